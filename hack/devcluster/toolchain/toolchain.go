@@ -1,0 +1,130 @@
+// Package toolchain gets the control plane's programs from the Go toolchain: each
+// is a tool dependency of one of two modules, built from source into the Go cache.
+package toolchain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Module is one of the two modules below Source.
+type Module string
+
+// KubeVirt's line of k8s.io differs from that of the control plane, so they
+// cannot be built from one module.
+const (
+	KubeVirt   Module = "."
+	Kubernetes Module = "kubernetes"
+)
+
+// Tool is a program and where it comes from.
+type Tool struct {
+	Module Module
+	// Path is the package, or the last element of it where that is unambiguous.
+	Path string
+}
+
+// The programs of a cluster, and kubectl for people. etcd's package is called
+// "server", hence its full path.
+var (
+	Etcd              = Tool{Kubernetes, "go.etcd.io/etcd/server/v3"}
+	APIServer         = Tool{Kubernetes, "kube-apiserver"}
+	ControllerManager = Tool{Kubernetes, "kube-controller-manager"}
+	Scheduler         = Tool{Kubernetes, "kube-scheduler"}
+	Kubectl           = Tool{Kubernetes, "kubectl"}
+	VirtAPI           = Tool{KubeVirt, "virt-api"}
+	VirtController    = Tool{KubeVirt, "virt-controller"}
+)
+
+// All lists the programs in the order in which a booting cluster needs them.
+func All() []Tool {
+	return []Tool{Etcd, APIServer, ControllerManager, Scheduler, VirtController, VirtAPI}
+}
+
+// Toolchain runs the go command in the source tree.
+type Toolchain struct {
+	// Source is the folder hack/devcluster.
+	Source string
+}
+
+// Locate finds the folder hack/devcluster upward from dir.
+func Locate(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("resolving the working directory: %w", err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		for _, candidate := range []string{at, filepath.Join(at, "hack", "devcluster")} {
+			if isSource(candidate) {
+				return candidate, nil
+			}
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("hack/devcluster was found neither in %s nor above it: name it with --source", dir)
+		}
+	}
+}
+
+// isSource recognises the folder by the module of the Kubernetes programs in it.
+func isSource(dir string) bool {
+	mod, err := os.ReadFile(filepath.Join(dir, "kubernetes", "go.mod"))
+	return err == nil && bytes.Contains(mod, []byte("module github.com/drydock-dev/drydock/hack/devcluster/kubernetes\n"))
+}
+
+// Program builds the tool if the Go cache does not hold it, and returns its path.
+func (t Toolchain) Program(ctx context.Context, tool Tool) (string, error) {
+	out, err := t.run(ctx, tool.Module, "tool", "-n", tool.Path)
+	if err != nil {
+		return "", fmt.Errorf("building %s: %w", tool.Path, err)
+	}
+	path := strings.TrimSpace(out)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("the program %s is missing after its build: %w", tool.Path, err)
+	}
+	return path, nil
+}
+
+// ModuleDir returns the folder of a dependency's source, downloading it if needed.
+func (t Toolchain) ModuleDir(ctx context.Context, module Module, path string) (string, error) {
+	out, err := t.run(ctx, module, "mod", "download", "-json", path)
+	if err != nil {
+		return "", fmt.Errorf("finding the source of %s: %w", path, err)
+	}
+	var found struct{ Dir, Error string }
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		return "", fmt.Errorf("reading what go mod download says of %s: %w", path, err)
+	}
+	if found.Error != "" {
+		return "", fmt.Errorf("downloading %s: %w", path, errors.New(found.Error))
+	}
+	return found.Dir, nil
+}
+
+func (t Toolchain) run(ctx context.Context, module Module, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Join(t.Source, string(module))
+	// Without cgo nothing but Go is needed, and all programs share their packages
+	// in the cache. A workspace above would override the modules' own replaces.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return "", fmt.Errorf("the go command is needed: %w", err)
+		}
+		return "", fmt.Errorf("go %s in %s: %w\n%s", strings.Join(args, " "), cmd.Dir, err, lastLines(stderr.String(), 20))
+	}
+	return stdout.String(), nil
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
