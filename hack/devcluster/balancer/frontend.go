@@ -1,7 +1,6 @@
 package balancer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -155,18 +154,4 @@ func (f *Frontend) ready() []*backend {
 	turn := f.next % len(ready)
 	f.next++
 	return append(ready[turn:len(ready):len(ready)], ready[:turn]...)
-}
-
-// awaitReady is for callers that must not run ahead of the first checks.
-func (f *Frontend) awaitReady(ctx context.Context) error {
-	for {
-		if len(f.ready()) > 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
 }

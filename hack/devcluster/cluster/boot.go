@@ -247,6 +247,8 @@ func (c *cluster) bootHosts(ctx context.Context, installer *kubevirt.Installer) 
 		if err := c.startInProcess(c.lifetime, c.identity.CA.TokenConfig(c.config.Server(), token)); err != nil {
 			return err
 		}
+		ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+		defer cancel()
 		return hosts.AwaitReady(ctx, c.kube)
 	})
 }

@@ -2,13 +2,14 @@ package kubevirt
 
 import (
 	"fmt"
-	"maps"
+	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/client-go/log"
 	"kubevirt.io/kubevirt/pkg/virt-operator/resource/generate/components"
 	"kubevirt.io/kubevirt/pkg/virt-operator/resource/generate/install"
 	operator "kubevirt.io/kubevirt/pkg/virt-operator/util"
@@ -35,8 +36,8 @@ func (e environment) Setenv(key, v string) error { e[key] = v; return nil }
 func (e environment) Unsetenv(key string) error  { delete(e, key); return nil }
 func (e environment) Environ() []string {
 	var out []string
-	for key := range maps.Keys(e) {
-		out = append(out, key+"="+e[key])
+	for key, value := range e {
+		out = append(out, key+"="+value)
 	}
 	return out
 }
@@ -58,6 +59,8 @@ func newManifests(verbosity uint) (*manifests, error) {
 	object.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{
 		LogVerbosity: &virtv1.LogVerbosity{VirtAPI: verbosity, VirtController: verbosity},
 	}
+	// The generator remarks on this process's output that there is no Prometheus.
+	log.Log.SetIOWriter(io.Discard)
 	config := operator.GetTargetConfigFromKVWithEnvVarManager(object, environment{
 		operator.VirtOperatorImageEnvName: registry + "/virt-operator:" + version,
 		operator.KubeVirtVersionEnvName:   version,

@@ -116,6 +116,9 @@ func (a *Authority) serverConfig(server string) *rest.Config {
 		// The apiserver's priority and fairness is limit enough on loopback;
 		// client-go's five requests a second would dominate every boot.
 		QPS: -1,
+		// The CRDs' unusual formats and old versions are KubeVirt's and Longhorn's
+		// business.
+		WarningHandler: rest.NoWarnings{},
 	}
 }
 
