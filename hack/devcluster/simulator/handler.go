@@ -72,9 +72,22 @@ func (h *handler) reconcile(ctx context.Context, key string) (time.Duration, err
 		handler: h, vmi: before.DeepCopy(), before: before, launchers: launchers,
 		behaviour: &settings{annotations: before.Annotations}, now: time.Now(),
 	}
+	p.readAll()
 	err = p.run(ctx)
 	h.complaints.about(before, before.UID, key, p.behaviour.bad)
 	return p.again, err
+}
+
+// readAll reads every setting of a VMI, so that a value that makes no sense is
+// reported when it is set and not when it would matter.
+func (p *pass) readAll() {
+	p.behaviour.seconds(annotationBoot, 0, true)
+	p.behaviour.seconds(annotationShutdown, 0, true)
+	p.behaviour.seconds(annotationMigration, 0, true)
+	p.behaviour.count(annotationMigrationFailures)
+	p.behaviour.reasonAndMessage(annotationNotMigratable)
+	p.behaviour.oneOf(annotationPaused, wordTrue, wordFalse)
+	p.behaviour.oneOf(annotationGuest, guestPowerOff, guestCrash)
 }
 
 // run lets the three roles of virt-handler look at the VMI, one after the other.

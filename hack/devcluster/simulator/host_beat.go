@@ -107,13 +107,19 @@ func (h *hosts) renewLease(ctx context.Context, current host, now time.Time) err
 // heartbeat also makes a host schedulable again that virt-controller took for
 // dead, as virt-handler does with each beat.
 func (h *hosts) heartbeat(ctx context.Context, current host, now time.Time) error {
-	err := h.patchNode(ctx, current.name, map[string]any{
-		"uid":         current.uid,
-		"labels":      map[string]any{virtv1.NodeSchedulable: wordTrue},
-		"annotations": map[string]any{virtv1.VirtHandlerHeartbeat: now.UTC().Format(time.RFC3339)},
-	})
+	handled, err := h.runsHandler(current.name)
 	if err != nil {
 		return err
+	}
+	if handled {
+		err := h.patchNode(ctx, current.name, map[string]any{
+			"uid":         current.uid,
+			"labels":      map[string]any{virtv1.NodeSchedulable: wordTrue},
+			"annotations": map[string]any{virtv1.VirtHandlerHeartbeat: now.UTC().Format(time.RFC3339)},
+		})
+		if err != nil {
+			return err
+		}
 	}
 	object, exists, err := h.nodes.GetByKey(current.name)
 	if err != nil || !exists {

@@ -59,11 +59,18 @@ func (h *hosts) register(ctx context.Context, node *corev1.Node, current host, b
 	})
 }
 
-func hostLabels(current host) map[string]string {
+// kubeletLabels are what kubelet registers a Node with.
+func kubeletLabels(current host) map[string]string {
+	return map[string]string{
+		corev1.LabelHostname:   hostnameLabel(current.name),
+		corev1.LabelArchStable: "amd64",
+		corev1.LabelOSStable:   "linux",
+	}
+}
+
+// handlerLabels are what virt-handler's node labeller adds.
+func handlerLabels(current host) map[string]string {
 	labels := map[string]string{
-		corev1.LabelHostname:                                     hostnameLabel(current.name),
-		corev1.LabelArchStable:                                   "amd64",
-		corev1.LabelOSStable:                                     "linux",
 		virtv1.SupportedMachineTypeLabel + machineAlias:          wordTrue,
 		virtv1.SupportedMachineTypeLabel + machineType:           wordTrue,
 		virtv1.HostModelCPULabel + current.cpuModel:              wordTrue,
@@ -78,6 +85,27 @@ func hostLabels(current host) map[string]string {
 	return labels
 }
 
+// runsHandler tells whether virt-handler's pod is up on a host. A host that the
+// DaemonSet does not reach, such as a tainted witness, takes part in nothing
+// that is KubeVirt's.
+func (h *hosts) runsHandler(name string) (bool, error) {
+	objects, err := h.pods.ByIndex(indexPodsByNode, name)
+	if err != nil {
+		return false, fmt.Errorf("list the pods of host %q: %w", name, err)
+	}
+	for _, object := range objects {
+		pod := object.(*corev1.Pod)
+		if isVirtHandler(pod) && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func isVirtHandler(pod *corev1.Pod) bool {
+	return pod.Labels[virtv1.AppLabel] == "virt-handler"
+}
+
 // hostnameLabel cuts names that are legal for a Node (253 characters) but not
 // for a label value (63).
 func hostnameLabel(name string) string {
@@ -87,34 +115,39 @@ func hostnameLabel(name string) string {
 	return strings.TrimRight(name[:validation.LabelValueMaxLength], "-.")
 }
 
-// label adds what is missing, and schedulable when nobody has said anything.
-// A label that a scenario has changed on purpose, such as a CPU model that only
-// one host offers, is left alone except for the host's own model.
+// label adds what is missing. A label that a scenario has changed on purpose is
+// left alone, except that a host offers its own model and no other.
 func (h *hosts) label(ctx context.Context, node *corev1.Node, current host) error {
-	missing := map[string]any{}
-	for key, value := range hostLabels(current) {
+	handled, err := h.runsHandler(node.Name)
+	if err != nil {
+		return err
+	}
+	wanted := kubeletLabels(current)
+	if handled {
+		maps.Copy(wanted, handlerLabels(current))
+	}
+	labels := map[string]any{}
+	for key, value := range wanted {
 		if _, set := node.Labels[key]; !set {
-			missing[key] = value
+			labels[key] = value
 		}
 	}
 	for key := range node.Labels {
 		model, isModel := strings.CutPrefix(key, virtv1.HostModelCPULabel)
 		if isModel && model != current.cpuModel {
-			missing[key] = nil
-			missing[virtv1.SupportedHostModelMigrationCPU+model] = nil
-			missing[virtv1.CPUModelLabel+model] = nil
+			labels[key] = nil
+			labels[virtv1.SupportedHostModelMigrationCPU+model] = nil
+			labels[virtv1.CPUModelLabel+model] = nil
 		}
 	}
-	metadata := map[string]any{}
-	if _, set := node.Annotations[virtv1.VirtHandlerHeartbeat]; !set {
-		missing[virtv1.NodeSchedulable] = wordTrue
+	metadata := map[string]any{"uid": node.UID, "labels": labels}
+	if _, beats := node.Annotations[virtv1.VirtHandlerHeartbeat]; handled && !beats {
+		labels[virtv1.NodeSchedulable] = wordTrue
 		metadata["annotations"] = map[string]any{virtv1.VirtHandlerHeartbeat: time.Now().UTC().Format(time.RFC3339)}
 	}
-	if len(missing) == 0 {
+	if len(labels) == 0 {
 		return nil
 	}
-	metadata["labels"] = missing
-	metadata["uid"] = node.UID
 	return h.patchNode(ctx, node.Name, metadata)
 }
 

@@ -74,6 +74,9 @@ func (s *simulator) podChanged(pod *corev1.Pod) {
 		return
 	}
 	s.mirrors.saw(pod)
+	if isVirtHandler(pod) {
+		s.hosts.nodeLoop.queue.Add(pod.Spec.NodeName)
+	}
 	s.kubelet.loop.queue.Add(pod.Namespace + "/" + pod.Name)
 	s.ownerOf(pod)
 }
