@@ -1,0 +1,240 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/rancher/lasso/pkg/cache"
+	"github.com/rancher/lasso/pkg/client"
+	"github.com/rancher/lasso/pkg/controller"
+	"github.com/rancher/wrangler/v3/pkg/generated/controllers/core"
+	"github.com/rancher/wrangler/v3/pkg/generic"
+	"github.com/rancher/wrangler/v3/pkg/schemes"
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	kubevirtclient "kubevirt.io/client-go/kubevirt/typed/core/v1"
+
+	maintenancecontroller "github.com/drydock-dev/drydock/pkg/controllers/maintenance"
+	"github.com/drydock-dev/drydock/pkg/execute"
+	"github.com/drydock-dev/drydock/pkg/gather"
+	kubevirtcontrollers "github.com/drydock-dev/drydock/pkg/generated/controllers/kubevirt.io"
+	longhorncontrollers "github.com/drydock-dev/drydock/pkg/generated/controllers/longhorn.io"
+	"github.com/drydock-dev/drydock/pkg/kubevirt"
+	"github.com/drydock-dev/drydock/pkg/longhorn"
+	"github.com/drydock-dev/drydock/pkg/nodedrain"
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+var (
+	kubevirtCRDs = []string{
+		"kubevirts.kubevirt.io", "virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io", "virtualmachineinstancemigrations.kubevirt.io",
+	}
+	longhornCRDs = []string{"volumes.longhorn.io", "replicas.longhorn.io", "engines.longhorn.io"}
+)
+
+// workers is how many nodes, and how many VMs, are looked at at once. A pass never
+// waits, so this only hides the latency of the API server.
+const workers = 5
+
+// manager is what the parts share.
+type manager struct {
+	options Options
+	config  *rest.Config
+	kube    kubernetes.Interface
+	ready   *readiness
+	metrics *metrics
+	crds    *crds
+	storage atomic.Pointer[longhorn.Reader]
+}
+
+// Run runs a manager until the context ends, or its leader lease is lost.
+func Run(ctx context.Context, o Options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	o.setUpLog()
+	logrus.WithField("version", version()).Info("drydock starts")
+	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	// client-go's default of five requests a second is made for tools in the hands of
+	// people. What Drydock sends is bounded by what happens, not by a rate.
+	config.QPS, config.Burst = 200, 400
+	config.UserAgent = "drydock/" + Version
+	m := &manager{options: o, config: config, ready: &readiness{}, metrics: newMetrics()}
+	if m.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	m.ready.set("caches")
+	if err := serve(ctx, "health", o.HealthAddress, healthMux(m.ready)); err != nil {
+		return err
+	}
+	if err := serve(ctx, "metrics", o.MetricsAddress, m.metrics.mux()); err != nil {
+		return err
+	}
+	return m.run(ctx)
+}
+
+func (m *manager) run(ctx context.Context) error {
+	extensions, err := apiextensions.NewForConfig(m.config)
+	if err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	if m.crds, err = newCRDs(ctx, extensions); err != nil {
+		return err
+	}
+	m.ready.set("KubeVirt's CustomResourceDefinitions")
+	if err := m.crds.wait(ctx, kubevirtCRDs...); err != nil {
+		return nil //nolint:nilerr // The context has ended: nobody is waiting any more.
+	}
+	m.ready.set("caches")
+	c, start, err := m.wire(ctx)
+	if err != nil {
+		return err
+	}
+	if err := start(); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	go m.crds.follow(ctx, func(ctx context.Context) { m.longhorn(ctx, c) }, longhornCRDs...)
+	m.ready.set("")
+	logrus.Info("ready")
+	return lead(ctx, m.kube, m.options, m.metrics, c.Lead)
+}
+
+// wire builds the controller and everything that it stands on; start then fills the
+// caches.
+func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller, start func() error, err error) {
+	factory, err := controllerFactory(m.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	options := &generic.FactoryOptions{SharedControllerFactory: factory}
+	coreFactory, err := core.NewFactoryFromConfigWithOptions(m.config, options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("core controllers: %w", err)
+	}
+	kubevirtFactory, err := kubevirtcontrollers.NewFactoryFromConfigWithOptions(m.config, options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("KubeVirt controllers: %w", err)
+	}
+	virt, err := kubevirtclient.NewForConfig(m.config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("KubeVirt client: %w", err)
+	}
+	coreV1, kv := coreFactory.Core().V1(), kubevirtFactory.Kubevirt().V1()
+	reader, writer := kubevirt.NewReader(kv, coreV1.Pod()), kubevirt.NewWriter(virt)
+	kubeInformers := informers.NewSharedInformerFactory(m.kube, 0)
+	budgets := kubeInformers.Policy().V1().PodDisruptionBudgets()
+	memory := execute.NewMemory()
+	podWatches := nodedrain.NewWatch(ctx, m.kube, reader, func(node string) { coreV1.Node().EnqueueAfter(node, 0) }, logrus.StandardLogger())
+
+	c = &maintenancecontroller.Controller{
+		Nodes: coreV1.Node(), VMs: kv.VirtualMachine(),
+		Gatherer: &gather.Gatherer{
+			Machines: reader, Runs: reader, Platform: reader, Pods: podWatches, Memory: memory,
+			Nodes: coreV1.Node().Cache(), LiveNodes: m.kube.CoreV1().Nodes(),
+			Budgets: budgets.Lister(), Storage: m.volumes,
+			Upgrade: func() string { return "" }, Waiting: memory.Waiting,
+			PossibleIsConsent: func() bool { return !m.crds.established(harvesterCRD) },
+			Clock:             clock.RealClock{},
+			Config:            plan.Config{DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
+		},
+		Executor: execute.New(m.kube.CoreV1().Nodes(), writer, writer, writer, nodedrain.NewEvictor(m.kube.PolicyV1()), memory, m.recorder(ctx), clock.RealClock{}, logrus.StandardLogger()),
+		Ledger:   execute.NewLedger(m.kube.CoordinationV1().Leases(m.options.Namespace)),
+		Pods:     podWatches, Stopped: reader, Memory: memory, Log: logrus.StandardLogger(),
+	}
+	if err := c.Watch(kv.VirtualMachineInstance().Informer(), kv.VirtualMachineInstanceMigration().Informer(), coreV1.Pod().Informer(), budgets.Informer()); err != nil {
+		return nil, nil, err
+	}
+	c.Register(ctx)
+	return c, func() error {
+		kubeInformers.StartWithContext(ctx)
+		if !toolscache.WaitForCacheSync(ctx.Done(), budgets.Informer().HasSynced) {
+			return ctx.Err()
+		}
+		return factory.Start(ctx, workers)
+	}, nil
+}
+
+// harvesterCRD tells that Harvester is installed.
+const harvesterCRD = "upgrades.harvesterhci.io"
+
+// controllerFactory makes lasso's factory. Of pods only launchers are cached for the
+// whole cluster.
+func controllerFactory(config *rest.Config) (controller.SharedControllerFactory, error) {
+	clients, err := client.NewSharedClientFactory(config, &client.SharedClientFactoryOptions{Scheme: schemes.All})
+	if err != nil {
+		return nil, fmt.Errorf("client factory: %w", err)
+	}
+	caches := cache.NewSharedCachedFactory(clients, &cache.SharedCacheFactoryOptions{
+		KindTweakList: map[schema.GroupVersionKind]cache.TweakListOptionsFunc{
+			corev1.SchemeGroupVersion.WithKind("Pod"): func(o *metav1.ListOptions) { o.LabelSelector = kubevirt.LauncherSelector },
+		},
+	})
+	return controller.NewSharedControllerFactory(caches, nil), nil
+}
+
+// recorder sends events in the background; what could not be sent is logged.
+func (m *manager) recorder(ctx context.Context) record.EventRecorder {
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: m.kube.CoreV1().Events("")})
+	return broadcaster.NewRecorder(schemes.All, corev1.EventSource{Component: "drydock"})
+}
+
+// volumes is the source of volumes, nil while Longhorn is not installed.
+func (m *manager) volumes() gather.Storage {
+	if reader := m.storage.Load(); reader != nil {
+		return reader
+	}
+	return nil
+}
+
+// longhorn serves volumes while Longhorn's CRDs are there. Its caches have a factory
+// of their own, since lasso cannot stop a single cache.
+func (m *manager) longhorn(ctx context.Context, c *maintenancecontroller.Controller) {
+	log := logrus.WithField("system", "longhorn")
+	factory, err := controllerFactory(m.config)
+	if err != nil {
+		log.WithError(err).Error("volumes are not checked")
+		return
+	}
+	lh, err := longhorncontrollers.NewFactoryFromConfigWithOptions(m.config, &generic.FactoryOptions{SharedControllerFactory: factory})
+	if err != nil {
+		log.WithError(err).Error("volumes are not checked")
+		return
+	}
+	v1beta2 := lh.Longhorn().V1beta2()
+	reader := longhorn.NewReader(v1beta2)
+	if err := c.WatchStorage(v1beta2.Replica().Informer()); err != nil {
+		log.WithError(err).Error("volumes are not checked")
+		return
+	}
+	// Started, though it has no handlers: lasso queues every event of a cache whose
+	// controller was never started, for ever.
+	if err := factory.Start(ctx, 1); err != nil {
+		log.WithError(err).Error("volumes are not checked")
+		return
+	}
+	m.storage.Store(reader)
+	log.Info("volumes are checked")
+	context.AfterFunc(ctx, func() {
+		m.storage.Store(nil)
+		log.Info("volumes are not checked any more")
+	})
+}

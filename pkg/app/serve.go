@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/sirupsen/logrus"
+)
+
+// readiness is what /readyz says: what the manager still waits for.
+type readiness struct {
+	mu      sync.Mutex
+	waiting string
+}
+
+func (r *readiness) set(waiting string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if waiting != "" && waiting != r.waiting {
+		logrus.Infof("waiting for %s", waiting)
+	}
+	r.waiting = waiting
+}
+
+func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	r.mu.Lock()
+	waiting := r.waiting
+	r.mu.Unlock()
+	if waiting != "" {
+		http.Error(w, "waiting for "+waiting, http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+func healthMux(ready *readiness) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.Handle("GET /readyz", ready)
+	return mux
+}
+
+// metrics are those of the manager as a whole.
+type metrics struct {
+	registry *prometheus.Registry
+	leader   prometheus.Gauge
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		leader:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_leader", Help: "1 while this replica is the one that acts."}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_build_info", Help: "Always 1; the version is a label.", ConstLabels: prometheus.Labels{"version": version()}})
+	build.Set(1)
+	m.registry.MustRegister(m.leader, build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// serve serves until the context ends; the address "0" serves nothing. It returns once
+// the address is bound.
+func serve(ctx context.Context, name, address string, handler http.Handler) error {
+	if address == "0" {
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("--%s-bind-address: %w", name, err)
+	}
+	logrus.WithField("address", listener.Addr().String()).Infof("serving %s", name)
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			logrus.WithError(err).Errorf("serving %s", name)
+		}
+	}()
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	return nil
+}

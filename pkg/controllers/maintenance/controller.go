@@ -1,0 +1,238 @@
+package maintenance
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	corecontrollers "github.com/rancher/wrangler/v3/pkg/generated/controllers/core/v1"
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/execute"
+	kubevirtcontrollers "github.com/drydock-dev/drydock/pkg/generated/controllers/kubevirt.io/v1"
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+// Gatherer builds the snapshots that plans rest on.
+type Gatherer interface {
+	Node(ctx context.Context, node *corev1.Node, withPods bool) (*plan.Snapshot, error)
+	Live(ctx context.Context, name string) (*plan.Snapshot, error)
+	VM(vm *kubevirtv1.VirtualMachine) (*plan.Snapshot, *plan.StoppedVM, error)
+}
+
+// Executor carries out plans.
+type Executor interface {
+	Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (time.Duration, error)
+	VM(ctx context.Context, p plan.VMPlan) error
+}
+
+// Ledger serialises admission.
+type Ledger interface {
+	Read(ctx context.Context) (*execute.Page, error)
+	Write(ctx context.Context, page *execute.Page) error
+}
+
+// PodWatches ends the watch of a node's pods.
+type PodWatches interface{ Forget(node string) }
+
+// Stopped lists the VMs that Drydock stopped for a node.
+type Stopped interface {
+	Stopped(node string) ([]plan.StoppedVM, error)
+}
+
+// Controller makes passes. It is idle until Lead is called: every replica keeps its
+// caches warm, but only the leader acts.
+type Controller struct {
+	Nodes    corecontrollers.NodeController
+	VMs      kubevirtcontrollers.VirtualMachineController
+	Gatherer Gatherer
+	Executor Executor
+	Ledger   Ledger
+	Pods     PodWatches
+	Stopped  Stopped
+	Memory   *execute.Memory
+	Log      logrus.FieldLogger
+
+	ctx     context.Context
+	leading atomic.Bool
+	told    told
+}
+
+// Register adds the handlers. The context ends all passes.
+func (c *Controller) Register(ctx context.Context) {
+	c.ctx = ctx
+	c.Nodes.OnChange(ctx, "drydock-node", c.onNode)
+	c.VMs.OnChange(ctx, "drydock-vm", c.onVM)
+}
+
+// Lead begins to act, with a pass over everything.
+func (c *Controller) Lead() error {
+	c.leading.Store(true)
+	nodes, err := c.Nodes.Cache().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("nodes: %w", err)
+	}
+	for _, node := range nodes {
+		c.enqueueNode(node.Name)
+	}
+	vms, err := c.VMs.Cache().List(metav1.NamespaceAll, labels.Everything())
+	if err != nil {
+		return fmt.Errorf("VMs: %w", err)
+	}
+	for _, vm := range vms {
+		if _, ok := vm.Annotations[maintenance.AnnotationVMRecord]; ok {
+			c.VMs.EnqueueAfter(vm.Namespace, vm.Name, 0)
+		}
+	}
+	return nil
+}
+
+// enqueueNode asks for a pass at once. Enqueue would not do: lasso counts each call as
+// a failure of the key until the next pass, and after thirty of them, which one drain
+// easily has within a second, delays the key by two minutes.
+func (c *Controller) enqueueNode(name string) { c.Nodes.EnqueueAfter(name, 0) }
+
+func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error) {
+	if !c.leading.Load() {
+		return node, nil
+	}
+	if err := c.enqueueStopped(name); err != nil {
+		return node, err
+	}
+	if node == nil || idle(node) {
+		c.Pods.Forget(name)
+		c.Memory.Forget(name)
+		return node, nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, passLimit)
+	defer cancel()
+	err := c.pass(ctx, node)
+	if apierrors.IsConflict(err) {
+		// Somebody else has written meanwhile: their event brings a new pass, and this
+		// one makes sure.
+		c.Nodes.EnqueueAfter(name, time.Second)
+		return node, nil
+	}
+	return node, err
+}
+
+// idle reports a node that neither is in maintenance nor asks for it. Kubelets write
+// their nodes all the time: nothing may be gathered for those.
+func idle(node *corev1.Node) bool {
+	_, recorded := node.Annotations[maintenance.AnnotationNodeRecord]
+	return !recorded && !maintenance.ReadRequest(node).Present && maintenance.PhaseOf(node) != maintenance.PhaseValidating
+}
+
+// passLimit bounds the requests of one pass together: an API server that does not
+// answer must not hold a worker.
+const passLimit = time.Minute
+
+func (c *Controller) pass(ctx context.Context, node *corev1.Node) error {
+	_, engaged := node.Annotations[maintenance.AnnotationNodeRecord]
+	withPods := engaged && maintenance.PhaseOf(node) != maintenance.PhaseCompleted
+	snapshot, err := c.Gatherer.Node(ctx, node, withPods)
+	if err != nil {
+		return err
+	}
+	p, err := plan.Decide(snapshot)
+	if err != nil {
+		return err
+	}
+	if p.Admit {
+		return c.admit(ctx, node.Name)
+	}
+	c.told.once(node.UID, p)
+	return c.carryOut(ctx, snapshot.Node, p)
+}
+
+func (c *Controller) carryOut(ctx context.Context, node *corev1.Node, p *plan.Plan) error {
+	wake, err := c.Executor.Node(ctx, node, p)
+	if wake > 0 {
+		c.Nodes.EnqueueAfter(node.Name, wake)
+	}
+	c.Memory.SetWaiting(node.Name, p.QueueWaits())
+	if !p.WatchPods {
+		c.Pods.Forget(node.Name)
+	}
+	return err
+}
+
+// admissionTries bounds how often a decision is made anew because another decider
+// was faster; more than a handful of deciders do not exist.
+const admissionTries = 10
+
+// admit decides about a request; see execute.Ledger for why two never both pass a
+// limit of one.
+func (c *Controller) admit(ctx context.Context, name string) error {
+	for range admissionTries {
+		page, err := c.Ledger.Read(ctx)
+		if err != nil {
+			return err
+		}
+		snapshot, err := c.Gatherer.Live(ctx, name)
+		if err != nil {
+			return err
+		}
+		snapshot.Granted = prune(page, snapshot)
+		id := string(uuid.NewUUID())
+		p, err := plan.Admit(snapshot, id)
+		if err != nil {
+			return err
+		}
+		if p.Face != nil && p.Face.Record != nil {
+			page.Grants[name] = execute.Grant{UID: snapshot.Node.UID, ID: id}
+			if err := c.Ledger.Write(ctx, page); apierrors.IsConflict(err) {
+				continue
+			} else if err != nil {
+				return err
+			}
+		}
+		if p.Face == nil || snapshot.Node == nil {
+			return nil
+		}
+		return c.carryOut(ctx, snapshot.Node, p)
+	}
+	return fmt.Errorf("node %s: admission was overtaken %d times", name, admissionTries)
+}
+
+// prune drops the grants that the nodes show by now, or that their requests no longer
+// stand behind, and returns the nodes that the rest counts as engaged.
+func prune(page *execute.Page, snapshot *plan.Snapshot) map[string]bool {
+	pending := map[string]types.UID{}
+	for _, node := range snapshot.Nodes {
+		if !maintenance.Engaged(node) && maintenance.ReadRequest(node).Wanted {
+			pending[node.Name] = node.UID
+		}
+	}
+	granted := map[string]bool{}
+	for name, grant := range page.Grants {
+		if uid, ok := pending[name]; !ok || uid != grant.UID || name == snapshot.Name {
+			delete(page.Grants, name)
+			continue
+		}
+		granted[name] = true
+	}
+	return granted
+}
+
+// enqueueStopped looks at the VMs that were stopped for a node whenever it changes:
+// they may be due now.
+func (c *Controller) enqueueStopped(node string) error {
+	stopped, err := c.Stopped.Stopped(node)
+	if err != nil {
+		return err
+	}
+	for i := range stopped {
+		c.VMs.EnqueueAfter(stopped[i].VM.Namespace, stopped[i].VM.Name, 0)
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package maintenance
+
+import (
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+const engagedIndex = "drydock.dev/engaged"
+
+// Watch makes changes of VMIs, migrations, launcher pods and budgets bring a pass to
+// the nodes that they touch, and to no other. wrangler's relatedresource does not
+// serve: it shows only the new state of an object, so that the node which a VMI has
+// just left would hear nothing.
+func (c *Controller) Watch(vmis, migrations, launchers, budgets cache.SharedIndexInformer) error {
+	c.Nodes.Cache().AddIndexer(engagedIndex, func(node *corev1.Node) ([]string, error) {
+		if _, ok := node.Annotations[maintenance.AnnotationNodeRecord]; ok {
+			return []string{"true"}, nil
+		}
+		return nil, nil
+	})
+	for _, watched := range []struct {
+		informer cache.SharedIndexInformer
+		touched  func(obj any)
+	}{
+		{vmis, c.touchedByVMI},
+		{migrations, func(any) { c.enqueueEngaged() }},
+		{launchers, c.touchedByPod},
+		{budgets, c.touchedByBudget},
+	} {
+		if err := c.watch(watched.informer, watched.touched); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WatchStorage makes changes of a replica's health bring a pass to every node in
+// maintenance: whether a node may be taken down depends on replicas elsewhere. A
+// replica's health is in its spec, so that status updates are told from it by the
+// generation.
+func (c *Controller) WatchStorage(replicas cache.SharedIndexInformer) error {
+	_, err := replicas.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { c.enqueueEngaged() },
+		UpdateFunc: func(before, now any) {
+			old, okOld := before.(metav1.Object)
+			current, okNow := now.(metav1.Object)
+			if !okOld || !okNow || old.GetGeneration() != current.GetGeneration() {
+				c.enqueueEngaged()
+			}
+		},
+		DeleteFunc: func(any) { c.enqueueEngaged() },
+	})
+	if err != nil {
+		return fmt.Errorf("watch of replicas: %w", err)
+	}
+	return nil
+}
+
+// watch calls touched with the old and the new state of each change.
+func (c *Controller) watch(informer cache.SharedIndexInformer, touched func(obj any)) error {
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: touched,
+		UpdateFunc: func(before, now any) {
+			touched(before)
+			touched(now)
+		},
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			touched(obj)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch: %w", err)
+	}
+	return nil
+}
+
+func (c *Controller) touchedByVMI(obj any) {
+	vmi, ok := obj.(*kubevirtv1.VirtualMachineInstance)
+	if !ok || !c.leading.Load() {
+		return
+	}
+	for _, node := range plan.NodesOf(vmi) {
+		c.enqueueIfEngaged(node)
+	}
+	// The VM of the same name may be one that waits for its VMI to be gone, or to be
+	// there again. VMs without a record are looked at for a moment only.
+	c.VMs.EnqueueAfter(vmi.Namespace, vmi.Name, 0)
+}
+
+func (c *Controller) touchedByPod(obj any) {
+	if pod, ok := obj.(*corev1.Pod); ok && c.leading.Load() {
+		c.enqueueIfEngaged(pod.Spec.NodeName)
+		if pod.Spec.NodeName == "" {
+			// A migration target that no node takes concerns the node it should leave.
+			c.enqueueEngaged()
+		}
+	}
+}
+
+// touchedByBudget: whether an eviction is allowed may have changed for any draining
+// node. Budgets change seldom, and few nodes drain.
+func (c *Controller) touchedByBudget(obj any) {
+	if _, ok := obj.(*policyv1.PodDisruptionBudget); ok {
+		c.enqueueEngaged()
+	}
+}
+
+func (c *Controller) enqueueIfEngaged(name string) {
+	if name == "" {
+		return
+	}
+	if node, err := c.Nodes.Cache().Get(name); err == nil && maintenance.Engaged(node) {
+		c.enqueueNode(name)
+	}
+}
+
+// enqueueEngaged looks at every node that Drydock has in maintenance: a migration that
+// ends anywhere frees a slot of the cluster.
+func (c *Controller) enqueueEngaged() {
+	if !c.leading.Load() {
+		return
+	}
+	nodes, err := c.Nodes.Cache().GetByIndex(engagedIndex, "true")
+	if err != nil {
+		c.Log.WithError(err).Error("engaged nodes")
+		return
+	}
+	for _, node := range nodes {
+		c.enqueueNode(node.Name)
+	}
+}
+
+// told remembers which invalid requests were told, since they stay on the node and a
+// node changes all the time.
+type told struct {
+	mu   sync.Mutex
+	seen map[types.UID]sets.Set[string]
+}
+
+// once drops the events about invalid requests that were told before.
+func (t *told) once(node types.UID, p *plan.Plan) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.seen == nil {
+		t.seen = map[types.UID]sets.Set[string]{}
+	}
+	kept := p.Events[:0]
+	for _, event := range p.Events {
+		if event.Reason == plan.EventBadRequest {
+			if t.seen[node].Has(event.Message) {
+				continue
+			}
+			if t.seen[node] == nil {
+				t.seen[node] = sets.New[string]()
+			}
+			t.seen[node].Insert(event.Message)
+		}
+		kept = append(kept, event)
+	}
+	p.Events = kept
+}

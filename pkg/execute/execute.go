@@ -1,0 +1,183 @@
+package execute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+// Nodes patches nodes.
+type Nodes interface {
+	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
+}
+
+// Machines stops, starts and forgets VMs.
+type Machines interface {
+	Halt(ctx context.Context, vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) error
+	Start(ctx context.Context, vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) error
+	Forget(ctx context.Context, vm *kubevirtv1.VirtualMachine) error
+}
+
+// Movers moves VMIs and takes moves back.
+type Movers interface {
+	Migrate(ctx context.Context, vmi *kubevirtv1.VirtualMachineInstance, id string) error
+	DeleteMigration(ctx context.Context, m *kubevirtv1.VirtualMachineInstanceMigration) error
+	Withdraw(ctx context.Context, vmi *kubevirtv1.VirtualMachineInstance, node string) error
+}
+
+// Subresources are KubeVirt's own verbs.
+type Subresources interface {
+	CallStart(ctx context.Context, vm *kubevirtv1.VirtualMachine) error
+	DeleteVMI(ctx context.Context, vmi *kubevirtv1.VirtualMachineInstance) error
+}
+
+// Evictor asks for one eviction. An answer that says no is a code, not an error.
+type Evictor interface {
+	Evict(ctx context.Context, pod *corev1.Pod) (code int, message string, err error)
+}
+
+// Executor carries out plans.
+type Executor struct {
+	nodes        Nodes
+	machines     Machines
+	movers       Movers
+	subresources Subresources
+	evictor      Evictor
+	memory       *Memory
+	events       record.EventRecorder
+	clock        clock.PassiveClock
+	log          logrus.FieldLogger
+}
+
+// New returns an Executor.
+func New(nodes Nodes, machines Machines, movers Movers, subresources Subresources, evictor Evictor, memory *Memory, events record.EventRecorder, clock clock.PassiveClock, log logrus.FieldLogger) *Executor {
+	return &Executor{nodes, machines, movers, subresources, evictor, memory, events, clock, log}
+}
+
+// Node carries out the plan of a node. It returns after how long the node should be
+// looked at again, 0 for not before the next event. When an action fails that the
+// rest relies on, what follows is not done and the face is not written; other
+// failures are named in the face and returned once it is.
+func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (time.Duration, error) {
+	var failures []error
+	for _, action := range p.Actions {
+		updated, err := e.act(ctx, action)
+		if updated != nil {
+			node = updated
+		}
+		if err == nil {
+			continue
+		}
+		failures = append(failures, err)
+		if essential(action) || (p.Face != nil && p.Face.Record == nil && !isStart(action)) {
+			return p.Wake, errors.Join(failures...)
+		}
+	}
+	wake := p.Wake
+	if p.Face != nil {
+		wait, err := e.show(ctx, node, withFailures(p.Face, failures))
+		if err != nil {
+			return wake, errors.Join(append(failures, err)...)
+		}
+		wake = sooner(wake, wait)
+	}
+	for _, event := range p.Events {
+		e.tellNode(node, event)
+	}
+	return wake, errors.Join(failures...)
+}
+
+// VM carries out the plan of a VM.
+func (e *Executor) VM(ctx context.Context, p plan.VMPlan) error {
+	for _, action := range p.Actions {
+		if _, err := e.act(ctx, action); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// essential reports an action without which the following would be wrong.
+func essential(action plan.Action) bool {
+	switch action.(type) {
+	case plan.Cordon, plan.Uncordon, plan.RemoveTaint:
+		return true
+	}
+	return false
+}
+
+// isStart reports an action on one VM's way back, which blocks nobody: the VM's own
+// retries go on with it.
+func isStart(action plan.Action) bool {
+	switch action.(type) {
+	case plan.Start, plan.CallStart, plan.Forget, plan.Halt:
+		return true
+	}
+	return false
+}
+
+// withFailures names what failed in the message, but for conflicts, which only mean
+// that something has changed and the plan will be made anew.
+func withFailures(face *plan.Face, failures []error) *plan.Face {
+	if face.Phase == maintenance.PhaseNone {
+		return face
+	}
+	told := *face
+	for _, err := range failures {
+		if !apierrors.IsConflict(err) {
+			told.Message += "; " + err.Error()
+		}
+	}
+	return &told
+}
+
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+func (e *Executor) act(ctx context.Context, action plan.Action) (*corev1.Node, error) {
+	switch a := action.(type) {
+	case plan.Cordon:
+		return e.cordon(ctx, a)
+	case plan.Uncordon:
+		return e.uncordon(ctx, a.Node)
+	case plan.RemoveTaint:
+		return e.removeTaint(ctx, a.Node, a.Key)
+	case plan.Evict:
+		return nil, e.evict(ctx, a)
+	case plan.Migrate:
+		return nil, e.migrate(ctx, a)
+	case plan.Withdraw:
+		return nil, e.movers.Withdraw(ctx, a.VMI, a.Node)
+	case plan.DeleteMigration:
+		return nil, e.movers.DeleteMigration(ctx, a.Migration)
+	case plan.DeleteVMI:
+		return nil, e.deleteVMI(ctx, a)
+	case plan.Halt:
+		return nil, e.halt(ctx, a)
+	case plan.Start:
+		return nil, e.start(ctx, a)
+	case plan.CallStart:
+		e.memory.startCalled(a.VM, e.clock.Now())
+		return nil, e.subresources.CallStart(ctx, a.VM)
+	case plan.Forget:
+		return nil, e.forget(ctx, a)
+	}
+	return nil, fmt.Errorf("unknown action %T", action)
+}

@@ -1,0 +1,115 @@
+package execute
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+// progressEvery is the shortest time between two writes that change only the message.
+const progressEvery = time.Second
+
+// facePatch returns the one patch of nodes/status that turns what the node shows into
+// the face; nil when it shows it already. onlyMessage tells a progress report from a
+// transition.
+//
+// It is a strategic merge patch because conditions are a list merged by type, and
+// carries the resourceVersion, so that a decision on a stale node is refused. The
+// status subresource takes metadata along but silently drops spec.
+func facePatch(node *corev1.Node, face *plan.Face, now time.Time) (patch []byte, onlyMessage bool, err error) {
+	onlyMessage = true
+	annotations := map[string]any{}
+	set := func(key, value string) {
+		current, present := node.Annotations[key]
+		switch {
+		case value == "" && present:
+			annotations[key] = nil
+		case value != "" && current != value:
+			annotations[key] = value
+		}
+	}
+	set(maintenance.AnnotationStatus, face.MaintainStatus)
+	record := ""
+	if face.Record != nil {
+		record = face.Record.Encode()
+	}
+	set(maintenance.AnnotationNodeRecord, record)
+	if face.Consume {
+		set(maintenance.AnnotationRequested, "")
+		set(maintenance.AnnotationForced, "")
+	}
+	body := map[string]any{}
+	metadata := map[string]any{"resourceVersion": node.ResourceVersion}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+		onlyMessage = false
+	}
+	body["metadata"] = metadata
+	condition, transition := conditionPatch(maintenance.Condition(node), face, now)
+	if condition != nil {
+		body["status"] = map[string]any{"conditions": []any{condition}}
+	}
+	if condition == nil && len(annotations) == 0 {
+		return nil, false, nil
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, false, fmt.Errorf("patch of node %s: %w", node.Name, err)
+	}
+	return raw, onlyMessage && !transition, nil
+}
+
+// conditionPatch returns the element for the list of conditions, nil when nothing
+// changes. The transition time changes with phase and status, not with the message.
+func conditionPatch(current *corev1.NodeCondition, face *plan.Face, now time.Time) (element any, transition bool) {
+	if face.Phase == maintenance.PhaseNone {
+		if current == nil {
+			return nil, false
+		}
+		return map[string]any{"$patch": "delete", "type": maintenance.ConditionType}, true
+	}
+	wanted := corev1.NodeCondition{
+		Type: maintenance.ConditionType, Status: face.Status, Reason: string(face.Phase), Message: face.Message,
+		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if current == nil {
+		return wanted, true
+	}
+	if current.Status == wanted.Status && current.Reason == wanted.Reason {
+		if current.Message == wanted.Message {
+			return nil, false
+		}
+		wanted.LastTransitionTime = current.LastTransitionTime
+		return wanted, false
+	}
+	return wanted, true
+}
+
+// show writes the face. It returns how long to wait when a progress report comes too
+// soon after the last write; the report is then not written.
+func (e *Executor) show(ctx context.Context, node *corev1.Node, face *plan.Face) (wait time.Duration, err error) {
+	now := e.clock.Now()
+	patch, onlyMessage, err := facePatch(node, face, now)
+	if err != nil || patch == nil {
+		return 0, err
+	}
+	if condition := maintenance.Condition(node); onlyMessage && condition != nil {
+		// The condition itself tells when it was last written, also across restarts. Its
+		// time has only seconds.
+		if since := now.Sub(condition.LastHeartbeatTime.Time); since < progressEvery {
+			return progressEvery - max(since, 0), nil
+		}
+	}
+	if _, err := e.nodes.Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return 0, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	return 0, nil
+}

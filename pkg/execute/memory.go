@@ -1,0 +1,157 @@
+package execute
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+// Memory is what this process remembers of what it has done and what the caches may
+// not show yet. Losing it in a crash costs repeated requests, never a wrong decision:
+// everything that decides is on the objects.
+type Memory struct {
+	mu       sync.Mutex
+	attempts map[types.UID]remembered
+	sent     map[types.NamespacedName]sending
+	starts   map[types.UID]starting
+	waiting  map[string]bool
+}
+
+type remembered struct {
+	plan.Attempt
+	node string
+}
+
+type sending struct {
+	node string
+	at   time.Time
+}
+
+type starting struct {
+	calls int
+	last  time.Time
+}
+
+// sentFor is how long a VMI that was asked to leave counts as leaving before its mark
+// or migration shows in the cache.
+const sentFor = 10 * time.Second
+
+// NewMemory returns an empty memory.
+func NewMemory() *Memory {
+	return &Memory{
+		attempts: map[types.UID]remembered{}, sent: map[types.NamespacedName]sending{},
+		starts: map[types.UID]starting{}, waiting: map[string]bool{},
+	}
+}
+
+// Attempts returns a copy of the evictions and migrations that were asked for.
+func (m *Memory) Attempts() map[types.UID]plan.Attempt {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	attempts := make(map[types.UID]plan.Attempt, len(m.attempts))
+	for uid, a := range m.attempts {
+		attempts[uid] = a.Attempt
+	}
+	return attempts
+}
+
+// Sent returns the VMIs that were asked to leave a node a moment ago.
+func (m *Memory) Sent(now time.Time) map[types.NamespacedName]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.sent, func(_ types.NamespacedName, s sending) bool { return now.Sub(s.at) > sentFor })
+	sent := make(map[types.NamespacedName]string, len(m.sent))
+	for name, s := range m.sent {
+		sent[name] = s.node
+	}
+	return sent
+}
+
+// Recall adds to a stopped VM what was done to start it.
+func (m *Memory) Recall(v *plan.StoppedVM) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.starts[v.VM.UID]
+	v.StartCalls, v.LastCall = s.calls, s.last
+}
+
+// Waiting reports that a node other than the given one has a VM that waits for a
+// migration slot.
+func (m *Memory) Waiting(node string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for other := range m.waiting {
+		if other != node {
+			return true
+		}
+	}
+	return false
+}
+
+// SetWaiting records whether a node has such a VM.
+func (m *Memory) SetWaiting(node string, waiting bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if waiting {
+		m.waiting[node] = true
+	} else {
+		delete(m.waiting, node)
+	}
+}
+
+// Forget drops what belongs to a node that is not drained any more.
+func (m *Memory) Forget(node string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.attempts, func(_ types.UID, a remembered) bool { return a.node == node })
+	maps.DeleteFunc(m.sent, func(_ types.NamespacedName, s sending) bool { return s.node == node })
+	delete(m.waiting, node)
+}
+
+func (m *Memory) evicted(pod *corev1.Pod, code int, message string, now time.Time) (count int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.attempts[pod.UID]
+	a.Count, a.Last, a.Code, a.Message, a.node = a.Count+1, now, code, message, pod.Spec.NodeName
+	m.attempts[pod.UID] = a
+	return a.Count
+}
+
+func (m *Memory) migrated(vmi *kubevirtv1.VirtualMachineInstance, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.attempts[vmi.UID]
+	a.Count, a.Last, a.node = a.Count+1, now, vmi.Status.NodeName
+	m.attempts[vmi.UID] = a
+}
+
+func (m *Memory) sending(vmi *kubevirtv1.VirtualMachineInstance, node string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sent[types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}] = sending{node: node, at: now}
+}
+
+func (m *Memory) restored(vm *kubevirtv1.VirtualMachine, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.starts[vm.UID] = starting{last: now}
+}
+
+func (m *Memory) startCalled(vm *kubevirtv1.VirtualMachine, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.starts[vm.UID]
+	m.starts[vm.UID] = starting{calls: s.calls + 1, last: now}
+}
+
+func (m *Memory) started(vm *kubevirtv1.VirtualMachine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.starts, vm.UID)
+}

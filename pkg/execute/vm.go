@@ -1,0 +1,118 @@
+package execute
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+func (e *Executor) vmLog(vm *kubevirtv1.VirtualMachine) logrus.FieldLogger {
+	return e.log.WithFields(logrus.Fields{"namespace": vm.Namespace, "vm": vm.Name})
+}
+
+func (e *Executor) evict(ctx context.Context, a plan.Evict) error {
+	if a.VMI != nil {
+		e.memory.sending(a.VMI, a.Pod.Spec.NodeName, e.clock.Now())
+	}
+	code, message, err := e.evictor.Evict(ctx, a.Pod)
+	if err != nil {
+		code, message = 0, err.Error()
+	}
+	count := e.memory.evicted(a.Pod, code, message, e.clock.Now())
+	if err != nil {
+		return fmt.Errorf("eviction of pod %s/%s: %w", a.Pod.Namespace, a.Pod.Name, err)
+	}
+	if a.VMI != nil && count == 1 && code == http.StatusTooManyRequests {
+		e.events.Eventf(a.VMI, corev1.EventTypeNormal, string(plan.EventVMMigrating), "leaves node %s for maintenance", a.Pod.Spec.NodeName)
+	}
+	return nil
+}
+
+func (e *Executor) migrate(ctx context.Context, a plan.Migrate) error {
+	node := a.VMI.Status.NodeName
+	e.memory.sending(a.VMI, node, e.clock.Now())
+	e.memory.migrated(a.VMI, e.clock.Now())
+	if err := e.movers.Migrate(ctx, a.VMI, a.ID); err != nil {
+		return err
+	}
+	e.events.Eventf(a.VMI, corev1.EventTypeNormal, string(plan.EventVMMigrating), "leaves node %s for maintenance", node)
+	return nil
+}
+
+func (e *Executor) deleteVMI(ctx context.Context, a plan.DeleteVMI) error {
+	if err := e.subresources.DeleteVMI(ctx, a.VMI); err != nil {
+		return err
+	}
+	e.events.Eventf(a.VMI, corev1.EventTypeWarning, string(plan.EventVMDeleted), "deleted by forced maintenance of node %s: it belongs to no VM and cannot be moved", a.VMI.Status.NodeName)
+	return nil
+}
+
+func (e *Executor) halt(ctx context.Context, a plan.Halt) error {
+	log := e.vmLog(a.VM)
+	if a.Forced {
+		log.Info("force stopping VM")
+	} else {
+		log.Info("stopping VM for maintenance mode")
+	}
+	if err := e.machines.Halt(ctx, a.VM, a.Record); err != nil {
+		return err
+	}
+	back := map[maintenance.RestartPoint]string{
+		maintenance.RestartAfterEnable:  "it is started on another node once this one is empty",
+		maintenance.RestartAfterDisable: "it is started when the node leaves maintenance",
+		maintenance.RestartNever:        "it stays off until somebody starts it",
+	}[a.Record.Restart]
+	e.events.Eventf(a.VM, corev1.EventTypeNormal, string(plan.EventVMStopping), "stopped for maintenance of node %s; %s", a.Record.Node, back)
+	return nil
+}
+
+func (e *Executor) start(ctx context.Context, a plan.Start) error {
+	log := e.vmLog(a.VM)
+	if a.Record.Restart == maintenance.RestartAfterEnable {
+		log.Info("restarting the VM that was temporary shut down for maintenance mode")
+	} else {
+		log.Info("restarting the VM that was shut down in maintenance mode")
+	}
+	e.memory.restored(a.VM, e.clock.Now())
+	err := e.machines.Start(ctx, a.VM, a.Record)
+	if err != nil && !apierrors.IsConflict(err) {
+		e.events.Eventf(a.VM, corev1.EventTypeWarning, string(plan.EventVMFailed), "could not be started after maintenance of node %s, which is tried again: %v", a.Record.Node, err)
+	}
+	return err
+}
+
+func (e *Executor) forget(ctx context.Context, a plan.Forget) error {
+	if err := e.machines.Forget(ctx, a.VM); err != nil {
+		return err
+	}
+	e.memory.started(a.VM)
+	if a.Why != "" {
+		kind := corev1.EventTypeNormal
+		if a.Why == plan.EventVMStaysOff {
+			kind = corev1.EventTypeWarning
+		}
+		e.events.Event(a.VM, kind, string(a.Why), a.Message)
+	}
+	return nil
+}
+
+func (e *Executor) tellNode(node *corev1.Node, event plan.Event) {
+	kind := corev1.EventTypeNormal
+	if event.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	log := e.log.WithFields(logrus.Fields{"node": node.Name, "reason": event.Reason})
+	if event.Reason == plan.EventDraining {
+		log.Info("attempting to place node in maintenance mode")
+	}
+	log.Info(event.Message)
+	e.events.Event(node, kind, string(event.Reason), event.Message)
+}

@@ -1,0 +1,261 @@
+// Package gather builds the snapshot that a plan rests on: from caches, and from live
+// reads where the admission of a request needs them. It is ring 1: it declares what
+// it wants of its neighbours as small interfaces and decides nothing.
+package gather
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+// Machines finds virtual machines.
+type Machines interface {
+	Instances(node string) ([]plan.Instance, error)
+	Stopped(node string) ([]plan.StoppedVM, error)
+	StoppedVM(vm *kubevirtv1.VirtualMachine) (*plan.StoppedVM, error)
+}
+
+// Runs tells whether a VMI exists and has not ended: Longhorn goes on naming the last
+// workload of a volume after it is gone.
+type Runs interface {
+	Runs(namespace, name string) bool
+}
+
+// Platform tells how KubeVirt is configured, how busy it is, and what each node's
+// launchers request.
+type Platform interface {
+	Config() (plan.KubeVirt, error)
+	Slots(node string, sent map[types.NamespacedName]string) (plan.Slots, error)
+	Requests() (map[string]corev1.ResourceList, error)
+}
+
+// Nodes lists nodes from a cache.
+type Nodes interface {
+	List(selector labels.Selector) ([]*corev1.Node, error)
+}
+
+// LiveNodes lists nodes from the API server.
+type LiveNodes interface {
+	List(ctx context.Context, opts metav1.ListOptions) (*corev1.NodeList, error)
+}
+
+// Pods tells which pods a drain removes from a node, known once they were listed.
+type Pods interface {
+	Pods(ctx context.Context, node string) (pods []*corev1.Pod, known bool, err error)
+}
+
+// Budgets finds the disruption budgets that select a pod; client-go's lister serves.
+// It answers with an error when there is none.
+type Budgets interface {
+	GetPodPodDisruptionBudgets(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error)
+}
+
+// Storage finds volumes; nil while Longhorn is not installed.
+type Storage interface {
+	Volumes(node string, claims []types.NamespacedName) ([]plan.Volume, error)
+}
+
+// Memory is what this process remembers of what it has done.
+type Memory interface {
+	Attempts() map[types.UID]plan.Attempt
+	Sent(now time.Time) map[types.NamespacedName]string
+	Recall(v *plan.StoppedVM)
+}
+
+// Gatherer builds snapshots. Its fields are set once, before use.
+type Gatherer struct {
+	Machines  Machines
+	Runs      Runs
+	Platform  Platform
+	Nodes     Nodes
+	LiveNodes LiveNodes
+	Pods      Pods
+	Budgets   Budgets
+	// Storage returns the volumes' source, nil while there is none.
+	Storage func() Storage
+	// Upgrade names a Harvester upgrade in progress, "" for none.
+	Upgrade func() string
+	// Waiting reports that another node has a VM that waits for a migration slot.
+	Waiting func(node string) bool
+	// PossibleIsConsent is plan.Config.PossibleIsConsent, asked each time, since
+	// Harvester's CRDs may come and go.
+	PossibleIsConsent func() bool
+	Memory            Memory
+	Clock             clock.PassiveClock
+	Config            plan.Config
+}
+
+// Node observes one node from caches. withPods also begins to watch its pods.
+func (g *Gatherer) Node(ctx context.Context, node *corev1.Node, withPods bool) (*plan.Snapshot, error) {
+	nodes, err := g.Nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	s, err := g.snapshot(node.Name, nodes)
+	if err != nil {
+		return nil, err
+	}
+	s.Node = node
+	if withPods {
+		if err := g.pods(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Live observes a node for admission: the nodes are read from the API server, since
+// their engagement and readiness are what limits are counted by. Everything else is
+// from caches.
+func (g *Gatherer) Live(ctx context.Context, name string) (*plan.Snapshot, error) {
+	list, err := g.LiveNodes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	nodes := make([]*corev1.Node, 0, len(list.Items))
+	for i := range list.Items {
+		nodes = append(nodes, &list.Items[i])
+	}
+	s, err := g.snapshot(name, nodes)
+	if err != nil {
+		return nil, err
+	}
+	if s.Requests, err = g.Platform.Requests(); err != nil {
+		return nil, fmt.Errorf("requests of launcher pods: %w", err)
+	}
+	return s, nil
+}
+
+// VM observes what decides about one VM that Drydock stopped; nil when it has no
+// record.
+func (g *Gatherer) VM(vm *kubevirtv1.VirtualMachine) (*plan.Snapshot, *plan.StoppedVM, error) {
+	v, err := g.Machines.StoppedVM(vm)
+	if err != nil || v == nil {
+		return nil, nil, err
+	}
+	nodes, err := g.Nodes.List(labels.Everything())
+	if err != nil {
+		return nil, nil, fmt.Errorf("nodes: %w", err)
+	}
+	s := g.base(v.Record.Node, nodes)
+	g.Memory.Recall(v)
+	if storage := g.Storage(); storage != nil {
+		if v.Volumes, err = storage.Volumes("", claims(v.VM)); err != nil {
+			return nil, nil, fmt.Errorf("volumes: %w", err)
+		}
+	}
+	return s, v, nil
+}
+
+func (g *Gatherer) base(name string, nodes []*corev1.Node) *plan.Snapshot {
+	s := &plan.Snapshot{Now: g.Clock.Now(), Name: name, Nodes: nodes, Config: g.Config, Upgrade: g.Upgrade()}
+	s.Config.PossibleIsConsent = g.PossibleIsConsent()
+	for _, node := range nodes {
+		if node.Name == name {
+			s.Node = node
+		}
+	}
+	return s
+}
+
+func (g *Gatherer) snapshot(name string, nodes []*corev1.Node) (*plan.Snapshot, error) {
+	s := g.base(name, nodes)
+	var err error
+	if s.Instances, err = g.Machines.Instances(name); err != nil {
+		return nil, err
+	}
+	if s.Stopped, err = g.Machines.Stopped(name); err != nil {
+		return nil, err
+	}
+	if s.KubeVirt, err = g.Platform.Config(); err != nil {
+		return nil, err
+	}
+	if s.Migrations, err = g.Platform.Slots(name, g.Memory.Sent(s.Now)); err != nil {
+		return nil, err
+	}
+	s.Migrations.OthersWaiting = g.Waiting(name)
+	s.Attempts = g.Memory.Attempts()
+	for i := range s.Stopped {
+		g.Memory.Recall(&s.Stopped[i])
+	}
+	return s, g.volumes(s)
+}
+
+func (g *Gatherer) volumes(s *plan.Snapshot) error {
+	storage := g.Storage()
+	if storage == nil {
+		return nil
+	}
+	var wanted []types.NamespacedName
+	for i := range s.Instances {
+		wanted = append(wanted, instanceClaims(s.Instances[i].VMI.Namespace, &s.Instances[i].VMI.Spec)...)
+	}
+	var err error
+	if s.Volumes, err = storage.Volumes(s.Name, wanted); err != nil {
+		return fmt.Errorf("volumes: %w", err)
+	}
+	for i := range s.Volumes {
+		s.Volumes[i].Users = slices.DeleteFunc(s.Volumes[i].Users, func(user plan.VolumeUser) bool {
+			return user.Kind == "VirtualMachineInstance" && !g.Runs.Runs(user.Namespace, user.Name)
+		})
+	}
+	for i := range s.Stopped {
+		v := &s.Stopped[i]
+		if v.Volumes, err = storage.Volumes("", claims(v.VM)); err != nil {
+			return fmt.Errorf("volumes: %w", err)
+		}
+	}
+	return nil
+}
+
+func claims(vm *kubevirtv1.VirtualMachine) []types.NamespacedName {
+	if vm.Spec.Template == nil {
+		return nil
+	}
+	return instanceClaims(vm.Namespace, &vm.Spec.Template.Spec)
+}
+
+func instanceClaims(namespace string, spec *kubevirtv1.VirtualMachineInstanceSpec) []types.NamespacedName {
+	var names []types.NamespacedName
+	for _, claim := range plan.Claims(spec) {
+		names = append(names, types.NamespacedName{Namespace: namespace, Name: claim})
+	}
+	return names
+}
+
+// pods adds the pods that a drain removes, each with the budgets that select it.
+func (g *Gatherer) pods(ctx context.Context, s *plan.Snapshot) error {
+	pods, known, err := g.Pods.Pods(ctx, s.Name)
+	if err != nil {
+		return err
+	}
+	s.PodsKnown = known
+	for _, pod := range pods {
+		s.Pods = append(s.Pods, plan.Pod{Pod: pod, Budgets: g.budgets(pod)})
+	}
+	return nil
+}
+
+// budgets returns the budgets that select a pod, ordered by name. The lister reads a
+// cache and fails only when there is none.
+func (g *Gatherer) budgets(pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
+	matching, err := g.Budgets.GetPodPodDisruptionBudgets(pod)
+	if err != nil {
+		return nil
+	}
+	slices.SortFunc(matching, func(a, b *policyv1.PodDisruptionBudget) int { return strings.Compare(a.Name, b.Name) })
+	return matching
+}

@@ -1,0 +1,88 @@
+package kubevirt
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+const (
+	vmiByNode        = "drydock.dev/vmi-by-node"
+	launcherByNode   = "drydock.dev/launcher-by-node"
+	launcherByVMI    = "drydock.dev/launcher-by-vmi"
+	migrationByVMI   = "drydock.dev/migration-by-vmi"
+	migrationOngoing = "drydock.dev/migration-unfinished"
+	vmiMarked        = "drydock.dev/vmi-marked"
+	vmByRecord       = "drydock.dev/vm-by-record"
+)
+
+// all is the one key of an index that only tells members from others.
+const all = "all"
+
+func indexVMIByNode(vmi *kubevirtv1.VirtualMachineInstance) ([]string, error) {
+	return plan.NodesOf(vmi), nil
+}
+
+// indexMarked finds VMIs that are marked for an evacuation which has not happened.
+func indexMarked(vmi *kubevirtv1.VirtualMachineInstance) ([]string, error) {
+	if name := vmi.Status.EvacuationNodeName; name != "" && name == vmi.Status.NodeName && !vmi.IsFinal() {
+		return []string{all}, nil
+	}
+	return nil, nil
+}
+
+func indexLauncherByNode(pod *corev1.Pod) ([]string, error) {
+	if pod.Spec.NodeName == "" || podFinal(pod) {
+		return nil, nil
+	}
+	return []string{pod.Spec.NodeName}, nil
+}
+
+func indexLauncherByVMI(pod *corev1.Pod) ([]string, error) {
+	if name := VMIOfLauncher(pod); name != "" {
+		return []string{key(pod.Namespace, name)}, nil
+	}
+	return nil, nil
+}
+
+func indexMigrationByVMI(m *kubevirtv1.VirtualMachineInstanceMigration) ([]string, error) {
+	return []string{key(m.Namespace, m.Spec.VMIName)}, nil
+}
+
+func indexOngoing(m *kubevirtv1.VirtualMachineInstanceMigration) ([]string, error) {
+	if m.IsFinal() {
+		return nil, nil
+	}
+	return []string{all}, nil
+}
+
+// indexVMByRecord finds the VMs that Drydock stopped for a node. A record that cannot
+// be read is found under the empty name, so that it can be reported.
+func indexVMByRecord(vm *kubevirtv1.VirtualMachine) ([]string, error) {
+	record, err := maintenance.VMRecordOf(vm.Annotations)
+	switch {
+	case err != nil:
+		return []string{""}, nil
+	case record != nil:
+		return []string{record.Node}, nil
+	}
+	return nil, nil
+}
+
+// VMIOfLauncher returns the name of the VMI that a launcher pod belongs to, "" when
+// it is not a launcher pod with an owner.
+func VMIOfLauncher(pod *corev1.Pod) string {
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "VirtualMachineInstance" {
+		return owner.Name
+	}
+	return ""
+}
+
+func podFinal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func key(namespace, name string) string { return namespace + "/" + name }

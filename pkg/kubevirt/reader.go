@@ -1,0 +1,323 @@
+package kubevirt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corecontrollers "github.com/rancher/wrangler/v3/pkg/generated/controllers/core/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	kubevirtcontrollers "github.com/drydock-dev/drydock/pkg/generated/controllers/kubevirt.io/v1"
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+// LauncherSelector selects the only pods that are cached for the whole cluster.
+const LauncherSelector = kubevirtv1.AppLabel + "=virt-launcher"
+
+// Reader answers questions about virtual machines from caches. Objects are shared
+// with the caches and must not be changed.
+type Reader struct {
+	vms        kubevirtcontrollers.VirtualMachineCache
+	vmis       kubevirtcontrollers.VirtualMachineInstanceCache
+	migrations kubevirtcontrollers.VirtualMachineInstanceMigrationCache
+	configs    kubevirtcontrollers.KubeVirtCache
+	launchers  corecontrollers.PodCache
+}
+
+// NewReader adds the indexes that a Reader needs; it must be called before the caches
+// start. The pod cache holds launcher pods alone, see LauncherSelector.
+func NewReader(kv kubevirtcontrollers.Interface, launchers corecontrollers.PodController) *Reader {
+	r := &Reader{
+		vms:        kv.VirtualMachine().Cache(),
+		vmis:       kv.VirtualMachineInstance().Cache(),
+		migrations: kv.VirtualMachineInstanceMigration().Cache(),
+		configs:    kv.KubeVirt().Cache(),
+		launchers:  launchers.Cache(),
+	}
+	r.vms.AddIndexer(vmByRecord, indexVMByRecord)
+	r.vmis.AddIndexer(vmiByNode, indexVMIByNode)
+	r.vmis.AddIndexer(vmiMarked, indexMarked)
+	r.migrations.AddIndexer(migrationByVMI, indexMigrationByVMI)
+	r.migrations.AddIndexer(migrationOngoing, indexOngoing)
+	r.launchers.AddIndexer(launcherByNode, indexLauncherByNode)
+	r.launchers.AddIndexer(launcherByVMI, indexLauncherByVMI)
+	return r
+}
+
+// Instances returns the VMIs on a node, in any sense of the contract: by status, by a
+// non-final launcher pod bound there (KubeVirt fills status.nodeName only when the
+// launcher is ready), or as the target of an unfinished migration.
+func (r *Reader) Instances(node string) ([]plan.Instance, error) {
+	vmis, err := r.vmis.GetByIndex(vmiByNode, node)
+	if err != nil {
+		return nil, fmt.Errorf("VMIs of node %s: %w", node, err)
+	}
+	launchers, err := r.launchers.GetByIndex(launcherByNode, node)
+	if err != nil {
+		return nil, fmt.Errorf("launcher pods of node %s: %w", node, err)
+	}
+	found := make(map[types.UID]bool, len(vmis))
+	var instances []plan.Instance
+	include := func(vmi *kubevirtv1.VirtualMachineInstance) error {
+		if found[vmi.UID] {
+			return nil
+		}
+		found[vmi.UID] = true
+		instance, err := r.instance(vmi, node)
+		if err == nil && (len(instance.Launchers) > 0 || vmi.Status.NodeName == node || targets(vmi, node)) {
+			instances = append(instances, instance)
+		}
+		return err
+	}
+	for _, vmi := range vmis {
+		if err := include(vmi); err != nil {
+			return nil, err
+		}
+	}
+	for _, pod := range launchers {
+		vmi, err := r.vmis.Get(pod.Namespace, VMIOfLauncher(pod))
+		if apierrors.IsNotFound(err) || VMIOfLauncher(pod) == "" {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("VMI of launcher %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		if err := include(vmi); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(instances, func(a, b plan.Instance) int {
+		return strings.Compare(key(a.VMI.Namespace, a.VMI.Name), key(b.VMI.Namespace, b.VMI.Name))
+	})
+	return instances, nil
+}
+
+func targets(vmi *kubevirtv1.VirtualMachineInstance, node string) bool {
+	state := vmi.Status.MigrationState
+	return state != nil && !state.Completed && !state.Failed && state.TargetNode == node
+}
+
+func (r *Reader) instance(vmi *kubevirtv1.VirtualMachineInstance, node string) (plan.Instance, error) {
+	instance := plan.Instance{VMI: vmi}
+	vm, err := r.owner(vmi)
+	if err != nil {
+		return instance, err
+	}
+	instance.VM = vm
+	pods, err := r.launchers.GetByIndex(launcherByVMI, key(vmi.Namespace, vmi.Name))
+	if err != nil {
+		return instance, fmt.Errorf("launcher pods of VMI %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	for _, pod := range pods {
+		switch {
+		case podFinal(pod):
+		case pod.Spec.NodeName == node:
+			instance.Launchers = append(instance.Launchers, pod)
+		default:
+			instance.Targets = append(instance.Targets, pod)
+		}
+	}
+	instance.Migrations, err = r.migrations.GetByIndex(migrationByVMI, key(vmi.Namespace, vmi.Name))
+	if err != nil {
+		return instance, fmt.Errorf("migrations of VMI %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	slices.SortFunc(instance.Migrations, func(a, b *kubevirtv1.VirtualMachineInstanceMigration) int {
+		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return instance, nil
+}
+
+// owner returns the VM that owns a VMI, whatever API version the reference names; nil
+// when it has none, or belongs to a replica set or pool.
+func (r *Reader) owner(vmi *kubevirtv1.VirtualMachineInstance) (*kubevirtv1.VirtualMachine, error) {
+	owner := metav1.GetControllerOf(vmi)
+	if owner == nil || owner.Kind != "VirtualMachine" {
+		return nil, nil
+	}
+	vm, err := r.vms.Get(vmi.Namespace, owner.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("VM of VMI %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	return vm, nil
+}
+
+// LauncherOwner returns the VMI and VM that a launcher pod belongs to; either is nil
+// when it cannot be found. The VM of a pod whose VMI is gone is found by its labels.
+func (r *Reader) LauncherOwner(pod *corev1.Pod) (*kubevirtv1.VirtualMachineInstance, *kubevirtv1.VirtualMachine) {
+	if name := VMIOfLauncher(pod); name != "" {
+		if vmi, err := r.vmis.Get(pod.Namespace, name); err == nil {
+			vm, _ := r.owner(vmi)
+			return vmi, vm
+		}
+	}
+	if name := maintenance.LauncherVMName(pod.Labels); name != "" {
+		if vm, err := r.vms.Get(pod.Namespace, name); err == nil {
+			return nil, vm
+		}
+	}
+	return nil, nil
+}
+
+// Stopped returns the VMs that Drydock stopped for a node of this name.
+func (r *Reader) Stopped(node string) ([]plan.StoppedVM, error) {
+	vms, err := r.vms.GetByIndex(vmByRecord, node)
+	if err != nil {
+		return nil, fmt.Errorf("VMs stopped for node %s: %w", node, err)
+	}
+	slices.SortFunc(vms, func(a, b *kubevirtv1.VirtualMachine) int {
+		return strings.Compare(key(a.Namespace, a.Name), key(b.Namespace, b.Name))
+	})
+	stopped := make([]plan.StoppedVM, 0, len(vms))
+	for _, vm := range vms {
+		v, err := r.StoppedVM(vm)
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			stopped = append(stopped, *v)
+		}
+	}
+	return stopped, nil
+}
+
+// StoppedVM returns what decides about a VM that Drydock stopped; nil when it has no
+// record. A record that cannot be read is an error.
+func (r *Reader) StoppedVM(vm *kubevirtv1.VirtualMachine) (*plan.StoppedVM, error) {
+	record, err := maintenance.VMRecordOf(vm.Annotations)
+	if err != nil {
+		return nil, fmt.Errorf("VM %s/%s: %w", vm.Namespace, vm.Name, err)
+	}
+	if record == nil {
+		return nil, nil
+	}
+	v := &plan.StoppedVM{VM: vm, Record: record}
+	vmi, err := r.vmis.Get(vm.Namespace, vm.Name)
+	switch {
+	case err == nil:
+		v.VMI = vmi
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("VMI of VM %s/%s: %w", vm.Namespace, vm.Name, err)
+	}
+	return v, nil
+}
+
+// Runs reports whether a VMI exists and has not ended.
+func (r *Reader) Runs(namespace, name string) bool {
+	vmi, err := r.vmis.Get(namespace, name)
+	return err == nil && !vmi.IsFinal()
+}
+
+// Requests sums what the launcher pods on each node request.
+func (r *Reader) Requests() (map[string]corev1.ResourceList, error) {
+	pods, err := r.launchers.List(metav1.NamespaceAll, labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("launcher pods: %w", err)
+	}
+	sums := map[string]corev1.ResourceList{}
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" || podFinal(pod) {
+			continue
+		}
+		sum := sums[pod.Spec.NodeName]
+		if sum == nil {
+			sum = corev1.ResourceList{}
+			sums[pod.Spec.NodeName] = sum
+		}
+		for i := range pod.Spec.Containers {
+			for name, q := range pod.Spec.Containers[i].Resources.Requests {
+				total := sum[name]
+				total.Add(q)
+				sum[name] = total
+			}
+		}
+	}
+	return sums, nil
+}
+
+// Slots counts migrations against KubeVirt's limits: unfinished ones, VMIs that are
+// marked for evacuation and have none yet, and those in sent, which were asked to
+// leave the node given there a moment ago and may not show it yet.
+func (r *Reader) Slots(node string, sent map[types.NamespacedName]string) (plan.Slots, error) {
+	ongoing, err := r.migrations.GetByIndex(migrationOngoing, all)
+	if err != nil {
+		return plan.Slots{}, fmt.Errorf("unfinished migrations: %w", err)
+	}
+	marked, err := r.vmis.GetByIndex(vmiMarked, all)
+	if err != nil {
+		return plan.Slots{}, fmt.Errorf("marked VMIs: %w", err)
+	}
+	leaving := make(map[types.NamespacedName]string, len(ongoing)+len(marked))
+	for _, m := range ongoing {
+		if vmi, err := r.vmis.Get(m.Namespace, m.Spec.VMIName); err == nil {
+			leaving[types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}] = vmi.Status.NodeName
+		}
+	}
+	for _, vmi := range marked {
+		if !external(vmi) {
+			leaving[types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}] = vmi.Status.NodeName
+		}
+	}
+	for name, from := range sent {
+		if vmi, err := r.vmis.Get(name.Namespace, name.Name); err == nil && vmi.Status.NodeName == from {
+			leaving[name] = from
+		}
+	}
+	slots := plan.Slots{Cluster: len(leaving)}
+	for _, from := range leaving {
+		if from == node {
+			slots.Node++
+		}
+	}
+	return slots, nil
+}
+
+func external(vmi *kubevirtv1.VirtualMachineInstance) bool {
+	return vmi.Spec.EvictionStrategy != nil && *vmi.Spec.EvictionStrategy == kubevirtv1.EvictionStrategyExternal
+}
+
+// KubeVirt's own defaults, from its virt-config package.
+const (
+	defaultPerCluster = 5
+	defaultPerNode    = 2
+)
+
+// Config returns KubeVirt's configuration. Its resource is found wherever it is; with
+// none, KubeVirt's defaults hold.
+func (r *Reader) Config() (plan.KubeVirt, error) {
+	config := plan.KubeVirt{MigrationsPerCluster: defaultPerCluster, MigrationsPerNode: defaultPerNode, DrainTaint: maintenance.DefaultDrainTaint}
+	list, err := r.configs.List(metav1.NamespaceAll, labels.Everything())
+	if err != nil {
+		return config, fmt.Errorf("KubeVirt resources: %w", err)
+	}
+	for _, kv := range list {
+		spec := &kv.Spec.Configuration
+		config.EvictionStrategy = spec.EvictionStrategy
+		m := spec.MigrationConfiguration
+		if m == nil {
+			continue
+		}
+		if m.ParallelMigrationsPerCluster != nil {
+			config.MigrationsPerCluster = int(*m.ParallelMigrationsPerCluster)
+		}
+		if m.ParallelOutboundMigrationsPerNode != nil {
+			config.MigrationsPerNode = int(*m.ParallelOutboundMigrationsPerNode)
+		}
+		if m.NodeDrainTaintKey != nil && *m.NodeDrainTaintKey != "" {
+			config.DrainTaint = *m.NodeDrainTaintKey
+		}
+	}
+	return config, nil
+}

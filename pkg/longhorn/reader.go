@@ -1,0 +1,140 @@
+// Package longhorn is what Longhorn looks like from here: which volumes have their
+// last healthy replica on a node, and who uses them. It is ring 2: it knows
+// Longhorn's API types and ring 0, decides nothing, and imports no other neighbour
+// system. It reads caches only, and is made when Longhorn's CRDs exist.
+package longhorn
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	longhornv1 "github.com/longhorn/longhorn-manager/k8s/pkg/apis/longhorn/v1beta2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	longhorncontrollers "github.com/drydock-dev/drydock/pkg/generated/controllers/longhorn.io/v1beta2"
+	"github.com/drydock-dev/drydock/pkg/plan"
+)
+
+const (
+	replicaByNode   = "drydock.dev/replica-by-node"
+	replicaByVolume = "drydock.dev/replica-by-volume"
+	engineByVolume  = "drydock.dev/engine-by-volume"
+	volumeByClaim   = "drydock.dev/volume-by-claim"
+)
+
+// Reader answers questions about volumes from caches.
+type Reader struct {
+	volumes  longhorncontrollers.VolumeCache
+	replicas longhorncontrollers.ReplicaCache
+	engines  longhorncontrollers.EngineCache
+}
+
+// NewReader adds the indexes that a Reader needs; it must be called before the caches
+// start.
+func NewReader(lh longhorncontrollers.Interface) *Reader {
+	r := &Reader{volumes: lh.Volume().Cache(), replicas: lh.Replica().Cache(), engines: lh.Engine().Cache()}
+	r.replicas.AddIndexer(replicaByNode, func(replica *longhornv1.Replica) ([]string, error) {
+		return []string{replica.Spec.NodeID}, nil
+	})
+	r.replicas.AddIndexer(replicaByVolume, func(replica *longhornv1.Replica) ([]string, error) {
+		return []string{replica.Spec.VolumeName}, nil
+	})
+	r.engines.AddIndexer(engineByVolume, func(engine *longhornv1.Engine) ([]string, error) {
+		return []string{engine.Spec.VolumeName}, nil
+	})
+	r.volumes.AddIndexer(volumeByClaim, func(volume *longhornv1.Volume) ([]string, error) {
+		status := volume.Status.KubernetesStatus
+		return []string{status.Namespace + "/" + status.PVCName}, nil
+	})
+	return r
+}
+
+// Volumes returns the volumes that have a replica on a node, and those behind the
+// claims, ordered by name.
+func (r *Reader) Volumes(node string, claims []types.NamespacedName) ([]plan.Volume, error) {
+	found := map[string]*longhornv1.Volume{}
+	if node != "" {
+		replicas, err := r.replicas.GetByIndex(replicaByNode, node)
+		if err != nil {
+			return nil, fmt.Errorf("replicas on node %s: %w", node, err)
+		}
+		for _, replica := range replicas {
+			volume, err := r.volumes.Get(replica.Namespace, replica.Spec.VolumeName)
+			switch {
+			case err == nil:
+				found[volume.Name] = volume
+			case !apierrors.IsNotFound(err):
+				return nil, fmt.Errorf("volume of replica %s: %w", replica.Name, err)
+			}
+		}
+	}
+	for _, claim := range claims {
+		volumes, err := r.volumes.GetByIndex(volumeByClaim, claim.String())
+		if err != nil {
+			return nil, fmt.Errorf("volume of claim %s: %w", claim, err)
+		}
+		for _, volume := range volumes {
+			found[volume.Name] = volume
+		}
+	}
+	list := make([]plan.Volume, 0, len(found))
+	for _, volume := range found {
+		v, err := r.volume(volume)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	slices.SortFunc(list, func(a, b plan.Volume) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+func (r *Reader) volume(volume *longhornv1.Volume) (plan.Volume, error) {
+	status := &volume.Status.KubernetesStatus
+	v := plan.Volume{
+		Name: volume.Name, Namespace: status.Namespace, Claim: status.PVCName,
+		Attached: volume.Status.State == longhornv1.VolumeStateAttached,
+	}
+	// LastPodRefAt is set when no pod refers to the volume any more: the workloads
+	// listed beside it are history.
+	if status.LastPodRefAt == "" {
+		for _, workload := range status.WorkloadsStatus {
+			user := plan.VolumeUser{Kind: workload.WorkloadType, Namespace: status.Namespace, Name: workload.WorkloadName}
+			if user.Kind == "" {
+				user.Kind, user.Name = "Pod", workload.PodName
+			}
+			v.Users = append(v.Users, user)
+		}
+	}
+	replicas, err := r.replicas.GetByIndex(replicaByVolume, volume.Name)
+	if err != nil {
+		return v, fmt.Errorf("replicas of volume %s: %w", volume.Name, err)
+	}
+	engines, err := r.engines.GetByIndex(engineByVolume, volume.Name)
+	if err != nil {
+		return v, fmt.Errorf("engines of volume %s: %w", volume.Name, err)
+	}
+	for _, replica := range replicas {
+		if healthy(replica, engines) && !slices.Contains(v.Healthy, replica.Spec.NodeID) {
+			v.Healthy = append(v.Healthy, replica.Spec.NodeID)
+		}
+	}
+	return v, nil
+}
+
+// healthy is the truth table of the contract but for the state of the node: once
+// healthy, not failed since, not being deleted, and readable and writable where the
+// engine knows the replica. A replica that was never attached has no healthyAt.
+func healthy(replica *longhornv1.Replica, engines []*longhornv1.Engine) bool {
+	if replica.Spec.HealthyAt == "" || replica.Spec.FailedAt != "" || replica.DeletionTimestamp != nil {
+		return false
+	}
+	for _, engine := range engines {
+		if mode, known := engine.Status.ReplicaModeMap[replica.Name]; known && mode != longhornv1.ReplicaModeRW {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,61 @@
+package maintenance
+
+// Node annotations.
+const (
+	// AnnotationRequested asks for maintenance; see [ReadRequest] for its values.
+	// A user, the API or a front-end writes it, Drydock consumes it.
+	AnnotationRequested = "harvesterhci.io/drain-requested"
+	// AnnotationForced adds force to a request, or to a drain under way.
+	AnnotationForced = "harvesterhci.io/drain-forced"
+	// AnnotationStatus is the short state that Harvester's front-end shows. Drydock
+	// writes it; a user removes it to leave maintenance.
+	AnnotationStatus = "harvesterhci.io/maintain-status"
+	// AnnotationNodeRecord holds a [NodeRecord]: what cannot be observed again.
+	AnnotationNodeRecord = "drydock.dev/maintenance"
+)
+
+// Values of AnnotationStatus.
+const (
+	StatusRunning   = "running"
+	StatusCompleted = "completed"
+)
+
+// VirtualMachine labels and annotations.
+const (
+	// LabelStrategy is the owner's choice; see [ParseStrategy] for its values.
+	LabelStrategy = "harvesterhci.io/maintain-mode-strategy"
+	// AnnotationMarker names the node whose maintenance a VM waits for.
+	AnnotationMarker = "harvesterhci.io/maintain-mode-strategy-node-name"
+	// AnnotationRunStrategy keeps the run strategy to come back to. It is shared
+	// with Harvester, whose mutator reads it when a VM goes from Halted to running,
+	// and stays on the VM after the restart.
+	AnnotationRunStrategy = "harvesterhci.io/vmRunStrategy"
+	// AnnotationVMRecord holds a [VMRecord]. Only a marker with a record of
+	// Drydock's own starts anything.
+	AnnotationVMRecord = "drydock.dev/maintenance"
+)
+
+// LabelOwnMigration is carried by migrations that Drydock created itself; its
+// value is the id of the maintenance.
+const LabelOwnMigration = "drydock.dev/maintenance-id"
+
+// DefaultDrainTaint is the node taint by which other tools ask KubeVirt to
+// evacuate a node, unless the KubeVirt resource names another. Drydock never sets
+// it, but removes it on leaving: KubeVirt refuses to cancel an evacuation while it
+// stands.
+const DefaultDrainTaint = "kubevirt.io/drain"
+
+// Labels by which a launcher pod names its virtual machine, a fallback for when
+// the owning VMI cannot be found. In order of trust.
+var launcherNameLabels = []string{"harvesterhci.io/vmName", "vm.kubevirt.io/name", "kubevirt.io/vmName"}
+
+// LauncherVMName returns the name of the virtual machine that a launcher pod's
+// labels claim, or "". It is only a fallback: the owning VMI is the truth.
+func LauncherVMName(labels map[string]string) string {
+	for _, key := range launcherNameLabels {
+		if name := labels[key]; name != "" {
+			return name
+		}
+	}
+	return ""
+}

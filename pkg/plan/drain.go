@@ -1,0 +1,208 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// drain decides what is done for the VMs of an engaged node. It returns their fates
+// with progress, and appends actions.
+func (s *situation) drain(p *Plan) {
+	p.VMs = s.fates()
+	slices.SortStableFunc(p.VMs, func(a, b Fate) int { return strings.Compare(a.label(), b.label()) })
+	var queue []*Fate
+	for n := range p.VMs {
+		f := &p.VMs[n]
+		s.locate(f)
+		if s.record.Halted != "" {
+			continue
+		}
+		switch {
+		case f.Verdict == Delete && f.instance.VMI.DeletionTimestamp == nil:
+			p.do(DeleteVMI{VMI: f.instance.VMI})
+		case f.Verdict.stops():
+			s.stop(p, f)
+		case f.Verdict == Move && f.Progress == Waiting:
+			queue = append(queue, f)
+		}
+	}
+	if s.record.Halted == "" {
+		s.dispatch(p, queue)
+	}
+}
+
+// stop halts a VM once nothing is in the way. Drydock's own evacuation and migration
+// are withdrawn first; a user's migration is awaited.
+func (s *situation) stop(p *Plan, f *Fate) {
+	if f.Progress == ShuttingDown || f.Progress == Ended {
+		return
+	}
+	i := f.instance
+	if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) {
+		p.do(Withdraw{VMI: i.VMI, Node: s.Name})
+	}
+	if m := i.migration(); m != nil && ours(m, s.Name) && m.DeletionTimestamp == nil {
+		p.do(DeleteMigration{Migration: m})
+	}
+	if why := s.obstruction(i); why != "" {
+		f.Progress, f.Detail = Held, why
+		return
+	}
+	if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) {
+		// KubeVirt may create a migration until the mark is gone.
+		f.Progress, f.Detail = Held, "is waiting for its evacuation to be withdrawn"
+		return
+	}
+	p.do(Halt{VM: i.VM, Record: s.stopRecord(f), Forced: f.Source == maintenance.SourceForce})
+	f.Progress, f.Detail = ShuttingDown, fmt.Sprintf("is shutting down, up to %d s", i.grace())
+}
+
+func (s *situation) stopRecord(f *Fate) *maintenance.VMRecord {
+	strategy, byRunning := RunStrategyOf(f.instance.VM)
+	restart := maintenance.RestartNever
+	switch f.Verdict {
+	case StopRestartAfterEnable:
+		restart = maintenance.RestartAfterEnable
+	case StopRestartAfterDisable:
+		restart = maintenance.RestartAfterDisable
+	}
+	return &maintenance.VMRecord{
+		ID: s.record.ID, Node: s.Node.Name, NodeUID: s.Node.UID,
+		Restart: restart, Source: f.Source,
+		RunStrategy: string(strategy), ByRunning: byRunning, Stopped: f.instance.VMI.UID,
+	}
+}
+
+func (s *situation) markedBefore(i *Instance) bool {
+	return slices.Contains(s.record.MarkedBefore, i.VMI.UID)
+}
+
+const waitingForSlot = "is waiting for a migration slot"
+
+// dispatch hands out evictions and own migrations as KubeVirt's slots become free,
+// rather than all at once: KubeVirt looks at a migration that found no slot only
+// every five seconds, and a VM without a target would hold one for minutes. VMs
+// whose migrations failed come last, and step back while others wait.
+func (s *situation) dispatch(p *Plan, queue []*Fate) {
+	free := min(s.KubeVirt.MigrationsPerNode-s.Migrations.Node, s.KubeVirt.MigrationsPerCluster-s.Migrations.Cluster)
+	failed := func(f *Fate) int {
+		count, _ := f.instance.failures(s.Name, s.record.Started.Time)
+		return count
+	}
+	slices.SortStableFunc(queue, func(a, b *Fate) int { return failed(a) - failed(b) })
+	waiting := 0
+	for _, f := range queue {
+		i := f.instance
+		if !i.VMI.IsRunning() {
+			f.Detail = "is not running yet"
+			continue
+		}
+		if at := s.retryAt(i); s.Now.Before(at) {
+			p.wake(at.Sub(s.Now))
+			continue
+		}
+		if s.recentlySent(p, f) {
+			continue
+		}
+		if free <= 0 && f.Means != ByExternal {
+			f.Detail = waitingForSlot
+			waiting++
+			continue
+		}
+		s.send(p, f)
+		if f.Means != ByExternal {
+			free--
+		}
+	}
+	s.stepBack(p, waiting > 0 || s.Migrations.OthersWaiting)
+}
+
+// send starts one move.
+func (s *situation) send(p *Plan, f *Fate) {
+	i := f.instance
+	if f.Means == ByMigration {
+		p.do(Migrate{VMI: i.VMI, ID: s.record.ID})
+	} else {
+		for _, launcher := range i.Launchers {
+			p.do(Evict{Pod: launcher, VMI: i.VMI})
+		}
+	}
+	f.Progress = Marked
+}
+
+// recentlySent reports a move that was asked for and does not show yet, or was
+// refused. KubeVirt answers 429 for a mark and for a refusal alike, so only the mark
+// tells; the same question is not asked again before the back-off is over.
+func (s *situation) recentlySent(p *Plan, f *Fate) bool {
+	attempt := s.attempt(f.instance)
+	if attempt.Count == 0 {
+		return false
+	}
+	until := attempt.Last.Add(max(unmarked, backoff(attempt.Count)))
+	if !s.Now.Before(until) {
+		return false
+	}
+	p.wake(until.Sub(s.Now))
+	if s.Now.Sub(attempt.Last) > unmarked && attempt.Message != "" {
+		f.Detail = "eviction refused: " + attempt.Message
+	}
+	return true
+}
+
+// stepBack withdraws moves that hold a slot without getting anywhere, while others
+// wait for one: a target pod that no node takes, and an evacuation whose migration
+// failed, which KubeVirt would repeat for ever.
+func (s *situation) stepBack(p *Plan, othersWait bool) {
+	if !othersWait {
+		return
+	}
+	for n := range p.VMs {
+		f := &p.VMs[n]
+		i := f.instance
+		if f.Verdict != Move || f.Means == ByExternal || s.markedBefore(i) {
+			continue
+		}
+		m := i.migration()
+		count, _ := i.failures(s.Name, s.record.Started.Time)
+		_, stuck := i.unschedulable()
+		switch {
+		case f.Progress == Migrating && stuck && ours(m, s.Name) && !migrationUnderWay(m):
+		case f.Progress == Marked && count > 0 && i.VMI.Status.EvacuationNodeName == s.Name:
+		default:
+			continue
+		}
+		if i.VMI.Status.EvacuationNodeName == s.Name {
+			p.do(Withdraw{VMI: i.VMI, Node: s.Name})
+		}
+		if m != nil && m.DeletionTimestamp == nil {
+			p.do(DeleteMigration{Migration: m})
+		}
+	}
+}
+
+// withdraw takes back everything that this drain asked of KubeVirt, and nothing that
+// others did: marks from before the drain and migrations of users stay. A migration
+// that already moves memory is let go on. It reports whether anything was left to
+// withdraw, so that leaving goes on only once KubeVirt makes no more.
+func (s *situation) withdraw(p *Plan) bool {
+	before := len(p.Actions)
+	for n := range s.Instances {
+		i := &s.Instances[n]
+		if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) && i.VMI.DeletionTimestamp == nil && !i.final() {
+			p.do(Withdraw{VMI: i.VMI, Node: s.Name})
+		}
+		m := i.migration()
+		if m == nil || s.markedBefore(i) || !ours(m, s.Name) || migrationUnderWay(m) {
+			continue
+		}
+		if m.DeletionTimestamp == nil {
+			p.do(DeleteMigration{Migration: m})
+		} else {
+			p.pending = true
+		}
+	}
+	return len(p.Actions) > before || p.pending
+}

@@ -1,0 +1,186 @@
+package plan
+
+import (
+	"fmt"
+
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// Verdict is what a maintenance does to a VMI.
+type Verdict string
+
+const (
+	// Move: live migration.
+	Move Verdict = "Move"
+	// StopRestartAfterEnable: stopped, started elsewhere once the node is empty.
+	StopRestartAfterEnable Verdict = "StopRestartAfterEnable"
+	// StopRestartAfterDisable: stopped, started on leaving.
+	StopRestartAfterDisable Verdict = "StopRestartAfterDisable"
+	// StopStayOff: stopped; its owner starts it.
+	StopStayOff Verdict = "StopStayOff"
+	// Delete: a VMI without a VM that cannot move, under force.
+	Delete Verdict = "Delete"
+	// Block: refuses the request; once draining, it is named and waited for.
+	Block Verdict = "Block"
+	// Await: nothing is done to it, it leaves or ends by itself.
+	Await Verdict = "Await"
+)
+
+func (v Verdict) stops() bool {
+	return v == StopRestartAfterEnable || v == StopRestartAfterDisable || v == StopStayOff
+}
+
+// Means is how a VMI is moved.
+type Means string
+
+const (
+	// ByEviction: the eviction API, which KubeVirt turns into a migration.
+	ByEviction Means = "Eviction"
+	// ByMigration: a migration that Drydock creates, because KubeVirt would shut the
+	// VM down on an eviction.
+	ByMigration Means = "Migration"
+	// ByExternal: marked through eviction, moved by an external controller.
+	ByExternal Means = "External"
+)
+
+// Fate is the verdict on one VMI, and why.
+type Fate struct {
+	instance *Instance
+
+	Namespace string                 `json:"namespace"`
+	Name      string                 `json:"name"`
+	Verdict   Verdict                `json:"verdict"`
+	Means     Means                  `json:"means,omitempty"`
+	Source    maintenance.StopSource `json:"source,omitempty"`
+	Reason    Reason                 `json:"reason,omitempty"`
+	// Message is one clause that says why, after the VM's name.
+	Message string `json:"message,omitempty"`
+	// Progress and Detail say where it stands now.
+	Progress Progress `json:"progress,omitempty"`
+	Detail   string   `json:"detail,omitempty"`
+}
+
+const (
+	// ReasonStrategy: the owner's label says so.
+	ReasonStrategy Reason = "Strategy"
+	// ReasonForced: force overrides the owner's choice.
+	ReasonForced Reason = "Forced"
+	// ReasonConsent: the eviction strategy in the owner's template allows an
+	// interruption.
+	ReasonConsent Reason = "EvictionStrategy"
+	// ReasonFinal: the guest has ended by itself.
+	ReasonFinal Reason = "Finished"
+	// ReasonArriving: a migration brings it here.
+	ReasonArriving Reason = "MigratingIn"
+)
+
+func (s *situation) fates() []Fate {
+	fates := make([]Fate, 0, len(s.Instances))
+	for n := range s.Instances {
+		fates = append(fates, s.fate(&s.Instances[n]))
+	}
+	return fates
+}
+
+// fate decides what happens to one VMI of the node: the table of section 3 of the
+// contract.
+func (s *situation) fate(i *Instance) Fate {
+	key := i.Key()
+	f := Fate{instance: i, Namespace: key.Namespace, Name: key.Name}
+	switch {
+	case i.final():
+		f.Verdict, f.Reason = Await, ReasonFinal
+		return f
+	case !i.on(s.Name):
+		f.Verdict, f.Reason, f.Message = Await, ReasonArriving, "is migrating to this node"
+		return f
+	}
+	strategy := maintenance.StrategyMigrate
+	if i.VM != nil {
+		strategy, _, _ = maintenance.StrategyOf(i.VM.Labels)
+	}
+	if strategy.Stops() {
+		s.stopFate(&f, strategy)
+		return f
+	}
+	s.migrateFate(&f)
+	return f
+}
+
+func (s *situation) stopFate(f *Fate, strategy maintenance.Strategy) {
+	f.Source, f.Reason = maintenance.SourceLabel, ReasonStrategy
+	f.Verdict = map[maintenance.Strategy]Verdict{
+		maintenance.StrategyRestartAfterEnable:  StopRestartAfterEnable,
+		maintenance.StrategyRestartAfterDisable: StopRestartAfterDisable,
+		maintenance.StrategyShutdown:            StopStayOff,
+	}[strategy]
+	if s.forced && !s.Config.HonorStrategy {
+		f.Verdict = StopStayOff
+		if strategy.Restarts() {
+			f.Source, f.Reason, f.Message = maintenance.SourceForce, ReasonForced, "is stopped by force"
+		}
+	}
+}
+
+func (s *situation) migrateFate(f *Fate) {
+	i := f.instance
+	blocked := s.movable(i)
+	if blocked != nil {
+		f.Reason, f.Message = blocked.reason, blocked.message
+	}
+	switch {
+	case s.consents(i, blocked != nil) && !s.forced:
+		f.Verdict, f.Source, f.Reason = StopRestartAfterEnable, maintenance.SourceEvictionStrategy, ReasonConsent
+		f.Message = fmt.Sprintf("allows an interruption by evictionStrategy %s", i.consent())
+	case blocked == nil:
+		f.Verdict, f.Means = Move, s.means(i)
+	case !s.forced:
+		f.Verdict = Block
+	case i.VM == nil:
+		f.Verdict, f.Source = Delete, maintenance.SourceForce
+	default:
+		f.Verdict, f.Source = StopStayOff, maintenance.SourceForce
+	}
+}
+
+// consents reports that the owner's template allows an interruption. Bare VMIs
+// never do.
+func (s *situation) consents(i *Instance, blocked bool) bool {
+	switch i.consent() {
+	case kubevirtv1.EvictionStrategyNone:
+		return true
+	case kubevirtv1.EvictionStrategyLiveMigrateIfPossible:
+		return blocked && s.Config.PossibleIsConsent
+	}
+	return false
+}
+
+func (s *situation) means(i *Instance) Means {
+	switch i.evictionStrategy(s.KubeVirt.EvictionStrategy) {
+	case kubevirtv1.EvictionStrategyExternal:
+		return ByExternal
+	case kubevirtv1.EvictionStrategyLiveMigrate, kubevirtv1.EvictionStrategyLiveMigrateIfPossible:
+		return ByEviction
+	}
+	return ByMigration
+}
+
+// label names the VM for a sentence.
+func (f *Fate) label() string { return f.Namespace + "/" + f.Name }
+
+// blockMessage says why a VM refuses the request, and the command that would help.
+func (f *Fate) blockMessage() string {
+	if f.instance.VM != nil {
+		return fmt.Sprintf("VM %s %s; to have it shut down instead: kubectl label vm -n %s %s %s=%s --overwrite",
+			f.label(), f.Message, f.Namespace, f.Name, maintenance.LabelStrategy, maintenance.StrategyRestartAfterEnable)
+	}
+	lost := "it would be lost"
+	for _, owner := range f.instance.VMI.OwnerReferences {
+		if owner.Controller != nil && *owner.Controller {
+			lost = "it will be re-created elsewhere by " + owner.Kind + " " + owner.Name
+		}
+	}
+	return fmt.Sprintf("VMI %s %s and belongs to no VM: %s; force deletes it", f.label(), f.Message, lost)
+}

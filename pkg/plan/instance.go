@@ -1,0 +1,165 @@
+package plan
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// Key names the VM, or the VMI where there is no VM, as people do.
+func (i *Instance) Key() types.NamespacedName {
+	if i.VM != nil {
+		return types.NamespacedName{Namespace: i.VM.Namespace, Name: i.VM.Name}
+	}
+	return types.NamespacedName{Namespace: i.VMI.Namespace, Name: i.VMI.Name}
+}
+
+func (i *Instance) final() bool {
+	return i.VMI.Status.Phase == kubevirtv1.Succeeded || i.VMI.Status.Phase == kubevirtv1.Failed
+}
+
+// on reports whether the VMI lives on the node, as opposed to being on its way there.
+func (i *Instance) on(node string) bool {
+	if i.VMI.Status.NodeName != "" {
+		return i.VMI.Status.NodeName == node
+	}
+	return len(i.Launchers) > 0
+}
+
+// migration returns the unfinished migration, nil when there is none. KubeVirt
+// admits only one at a time.
+func (i *Instance) migration() *kubevirtv1.VirtualMachineInstanceMigration {
+	for _, m := range i.Migrations {
+		if !migrationFinal(m) {
+			return m
+		}
+	}
+	return nil
+}
+
+func migrationFinal(m *kubevirtv1.VirtualMachineInstanceMigration) bool {
+	return m.Status.Phase == kubevirtv1.MigrationSucceeded || m.Status.Phase == kubevirtv1.MigrationFailed
+}
+
+// migrationUnderWay reports a migration that moves memory: one before that can be
+// withdrawn without the guest noticing.
+func migrationUnderWay(m *kubevirtv1.VirtualMachineInstanceMigration) bool {
+	return m.Status.Phase == kubevirtv1.MigrationRunning
+}
+
+// ours reports whether a migration belongs to the drain of a node: KubeVirt made it
+// for an evacuation of that node, or Drydock did itself.
+func ours(m *kubevirtv1.VirtualMachineInstanceMigration, node string) bool {
+	if _, own := m.Labels[maintenance.LabelOwnMigration]; own {
+		return true
+	}
+	return m.Annotations[kubevirtv1.EvacuationMigrationAnnotation] == node
+}
+
+// failures counts the migrations of this drain that failed since it began, and
+// returns the last.
+func (i *Instance) failures(node string, since time.Time) (int, *kubevirtv1.VirtualMachineInstanceMigration) {
+	var count int
+	var last *kubevirtv1.VirtualMachineInstanceMigration
+	for _, m := range i.Migrations {
+		if m.Status.Phase == kubevirtv1.MigrationFailed && ours(m, node) && !m.CreationTimestamp.Time.Before(since) {
+			count++
+			last = m
+		}
+	}
+	return count, last
+}
+
+// unschedulable reports that the target pod of the unfinished migration found no
+// node, with the scheduler's words.
+func (i *Instance) unschedulable() (string, bool) {
+	for _, pod := range i.Targets {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+				return c.Message, true
+			}
+		}
+	}
+	return "", false
+}
+
+func (i *Instance) condition(t kubevirtv1.VirtualMachineInstanceConditionType) *kubevirtv1.VirtualMachineInstanceCondition {
+	for n := range i.VMI.Status.Conditions {
+		if i.VMI.Status.Conditions[n].Type == t {
+			return &i.VMI.Status.Conditions[n]
+		}
+	}
+	return nil
+}
+
+func (i *Instance) conditionTrue(t kubevirtv1.VirtualMachineInstanceConditionType) bool {
+	c := i.condition(t)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// evictionStrategy is what KubeVirt will obey: the VMI's own, else the cluster's.
+func (i *Instance) evictionStrategy(cluster *kubevirtv1.EvictionStrategy) kubevirtv1.EvictionStrategy {
+	switch {
+	case i.VMI.Spec.EvictionStrategy != nil:
+		return *i.VMI.Spec.EvictionStrategy
+	case cluster != nil:
+		return *cluster
+	}
+	return kubevirtv1.EvictionStrategyNone
+}
+
+// consent is the eviction strategy that the owner wrote; "" when none. The VMI's own
+// does not tell: KubeVirt copies the cluster's default into it.
+func (i *Instance) consent() kubevirtv1.EvictionStrategy {
+	if i.VM == nil || i.VM.Spec.Template == nil || i.VM.Spec.Template.Spec.EvictionStrategy == nil {
+		return ""
+	}
+	return *i.VM.Spec.Template.Spec.EvictionStrategy
+}
+
+// grace is the seconds that the guest has to shut down, KubeVirt's default if unset.
+func (i *Instance) grace() int64 {
+	if i.VMI.Spec.TerminationGracePeriodSeconds != nil {
+		return *i.VMI.Spec.TerminationGracePeriodSeconds
+	}
+	return kubevirtv1.DefaultGracePeriodSeconds
+}
+
+// NodesOf are the nodes that a VMI touches: where it lives, where an unfinished
+// migration brings it, and which node's evacuation it is marked for.
+func NodesOf(vmi *kubevirtv1.VirtualMachineInstance) []string {
+	var nodes []string
+	if name := vmi.Status.NodeName; name != "" {
+		nodes = append(nodes, name)
+	}
+	if state := vmi.Status.MigrationState; state != nil && !state.Completed && state.TargetNode != "" {
+		nodes = append(nodes, state.TargetNode)
+	}
+	if name := vmi.Status.EvacuationNodeName; name != "" {
+		nodes = append(nodes, name)
+	}
+	return nodes
+}
+
+// RunStrategyOf returns what the VM's spec says, and whether it says so by
+// spec.running. A VM with neither, as old stored objects may be, is Halted.
+func RunStrategyOf(vm *kubevirtv1.VirtualMachine) (strategy kubevirtv1.VirtualMachineRunStrategy, byRunning bool) {
+	switch {
+	case vm.Spec.RunStrategy != nil:
+		return *vm.Spec.RunStrategy, false
+	case vm.Spec.Running != nil && *vm.Spec.Running:
+		return kubevirtv1.RunStrategyAlways, true
+	case vm.Spec.Running != nil:
+		return kubevirtv1.RunStrategyHalted, true
+	}
+	return kubevirtv1.RunStrategyHalted, false
+}
+
+func halted(vm *kubevirtv1.VirtualMachine) bool {
+	strategy, _ := RunStrategyOf(vm)
+	return strategy == kubevirtv1.RunStrategyHalted
+}

@@ -1,0 +1,203 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// handful is how many names a sentence holds before "and 12 more".
+const handful = 5
+
+func hasPrefix(s, prefix string) bool { return strings.HasPrefix(s, prefix) }
+
+// names joins a handful in the order given.
+func names(list []string) string {
+	if len(list) <= handful {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:handful], ", "), len(list)-handful)
+}
+
+func refusals(findings []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Warning })
+}
+
+func sentence(findings []Finding) string {
+	list := make([]string, 0, len(findings))
+	for _, f := range findings {
+		list = append(list, f.Message)
+	}
+	if len(list) > handful {
+		return fmt.Sprintf("%s; and %d more", strings.Join(list[:handful], "; "), len(list)-handful)
+	}
+	return strings.Join(list, "; ")
+}
+
+func warnings(findings []Finding) string {
+	var list []Finding
+	for _, f := range findings {
+		if f.Warning {
+			list = append(list, f)
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return "; warning: " + sentence(list)
+}
+
+// leftover is what still keeps a node from being empty.
+type leftover struct {
+	vms, pods, unsent                  int
+	migrating, stopping, slot, arrived int
+	grace                              int64
+	named, held                        []string
+}
+
+func (s *situation) left(p *Plan) leftover {
+	var l leftover
+	for n := range p.VMs {
+		f := &p.VMs[n]
+		if f.Progress == Ended {
+			continue
+		}
+		l.vms++
+		switch {
+		case f.Reason == ReasonArriving:
+			l.arrived++
+		case f.Progress == ShuttingDown:
+			l.stopping++
+			l.grace = max(l.grace, f.instance.grace())
+		case f.Progress == Marked || f.Progress == Migrating:
+			l.migrating++
+		case f.Verdict == Delete:
+		default:
+			l.unsent++
+			l.slot++
+		}
+		s.nameIt(&l, f)
+	}
+	for _, pod := range p.Pods {
+		l.pods++
+		if !pod.Leaving {
+			l.unsent++
+		}
+		if pod.Detail != "" && pod.Detail != "is being evicted" && !pod.Leaving {
+			l.held = append(l.held, pod.Namespace+"/"+pod.Name+" "+pod.Detail)
+		}
+	}
+	slices.Sort(l.held)
+	return l
+}
+
+// nameIt adds the VMs that need a word of their own.
+func (s *situation) nameIt(l *leftover, f *Fate) {
+	switch {
+	case f.Verdict == Block:
+		l.named = append(l.named, f.label()+" "+f.Message)
+	case f.Progress == ShuttingDown, f.Detail == waitingForSlot:
+	case f.Detail != "":
+		l.named = append(l.named, f.label()+" "+f.Detail)
+	}
+}
+
+// message says what is left: "4 of 7 VMs left: 2 migrating, …; 3 pods, …".
+func (l leftover) message(s *situation) string {
+	var parts []string
+	if l.vms > 0 {
+		total := ""
+		if s.record != nil {
+			total = fmt.Sprintf(" of %d", max(s.record.VMs, l.vms))
+		}
+		parts = append(parts, fmt.Sprintf("%d%s VMs left%s", l.vms, total, l.kinds()))
+	}
+	if len(l.named) > 0 {
+		parts = append(parts, names(l.named))
+	}
+	if l.pods > 0 {
+		pods := fmt.Sprintf("%d pods left", l.pods)
+		if len(l.held) > 0 {
+			pods += ", " + names(l.held)
+		}
+		parts = append(parts, pods)
+	}
+	if len(parts) == 0 {
+		return "no VM and no pod is left"
+	}
+	if !nodeReady(s.Node) && l.vms > 0 {
+		parts = append(parts, "the node is not Ready: its VMs may still be running there")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (l leftover) kinds() string {
+	var kinds []string
+	if l.migrating > 0 {
+		kinds = append(kinds, fmt.Sprintf("%d migrating", l.migrating))
+	}
+	if l.stopping > 0 {
+		kinds = append(kinds, fmt.Sprintf("%d shutting down (up to %d s)", l.stopping, l.grace))
+	}
+	if l.arrived > 0 {
+		kinds = append(kinds, fmt.Sprintf("%d migrating in", l.arrived))
+	}
+	if l.slot > 0 {
+		kinds = append(kinds, fmt.Sprintf("%d waiting", l.slot))
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(kinds, ", ")
+}
+
+// report is the final word on a node that may be rebooted.
+func (s *situation) report() string {
+	message := "the node is empty and may be rebooted"
+	if unsafe := checkStorage(s); len(unsafe) > 0 {
+		message = "do not reboot: " + sentence(unsafe)
+	}
+	message += s.offSentence()
+	if sole := s.soleCopies(); len(sole) > 0 {
+		message += "; it holds the only healthy copy of " + names(sole) + ": reboot yes, remove no"
+	}
+	return message
+}
+
+// offSentence lists the VMs that this maintenance stopped, and who starts them.
+func (s *situation) offSentence() string {
+	var leaving, later, owner []string
+	for n := range s.Stopped {
+		v := &s.Stopped[n]
+		if s.record == nil || v.Record.ID != s.record.ID {
+			continue
+		}
+		name := v.VM.Namespace + "/" + v.VM.Name
+		plan := s.decideVM(v, false, true)
+		switch {
+		case v.Record.Restart == maintenance.RestartNever:
+			owner = append(owner, name)
+		case plan.Waiting != "":
+			later = append(later, name+" ("+plan.Waiting+")")
+		case len(plan.Actions) == 0:
+			leaving = append(leaving, name)
+		}
+	}
+	var text string
+	for _, part := range []struct {
+		format string
+		list   []string
+	}{
+		{"; started on leaving: %s", leaving},
+		{"; not started yet: %s", later},
+		{"; off until somebody starts them: %s", owner},
+	} {
+		if len(part.list) > 0 {
+			slices.Sort(part.list)
+			text += fmt.Sprintf(part.format, names(part.list))
+		}
+	}
+	return text
+}

@@ -1,0 +1,65 @@
+package plan
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// nodeReady reports the Ready condition; a node without one is not ready.
+func nodeReady(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// nodeUnreachable reports a node whose kubelet no longer answers: what was deleted
+// there may stay for ever, and what ran there may still run.
+func nodeUnreachable(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionUnknown
+		}
+	}
+	return true
+}
+
+// engaged is maintenance.Engaged, and a grant that the node may not show yet.
+func (s *situation) engaged(node *corev1.Node) bool {
+	return maintenance.Engaged(node) || s.Granted[node.Name]
+}
+
+// available reports whether VMs can be placed on a node: Ready, schedulable and out
+// of maintenance.
+func (s *situation) available(node *corev1.Node) bool {
+	return nodeReady(node) && !node.Spec.Unschedulable && !s.engaged(node)
+}
+
+var memberRoles = []string{
+	"node-role.kubernetes.io/control-plane",
+	"node-role.kubernetes.io/master",
+	"node-role.kubernetes.io/etcd",
+}
+
+// quorumMember reports a node that carries a part of the control plane's quorum. A
+// witness carries the etcd role and counts.
+func quorumMember(node *corev1.Node) bool {
+	for _, role := range memberRoles {
+		if _, ok := node.Labels[role]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func hasTaint(node *corev1.Node, key string) bool {
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].Key == key {
+			return true
+		}
+	}
+	return false
+}

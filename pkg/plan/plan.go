@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// Plan is what is to be done for a node now, and what is to be said about it.
+type Plan struct {
+	// Actions in the order in which they are to be done. One that fails ends the list,
+	// but for starts and evictions, which are independent of each other.
+	Actions []Action
+	// Face is what the node is to show once the actions are done; nil to leave it as
+	// it is.
+	Face *Face
+	// Admit asks for the serialised admission: gather live under the Lease, and call
+	// [Admit].
+	Admit bool
+	// Events are told once the face is written.
+	Events []Event
+	// VMs and Pods are what is on the node and where it stands.
+	VMs  []Fate
+	Pods []PodFate
+	// Findings are the results of the pre-checks; only after admission.
+	Findings []Finding
+	// WatchPods is true while the node's pods must be watched.
+	WatchPods bool
+	// Wake is when time alone changes the plan, after Snapshot.Now; 0 for never.
+	Wake time.Duration
+
+	pending bool
+}
+
+// Face is what a node shows of its maintenance: condition, status, record and
+// request, which always change together. The zero Face is a node out of maintenance.
+type Face struct {
+	// Phase is the reason of the condition; PhaseNone removes it.
+	Phase maintenance.Phase
+	// Status is the condition's.
+	Status corev1.ConditionStatus
+	// Message is one sentence.
+	Message string
+	// MaintainStatus is the annotation for front-ends; "" removes it.
+	MaintainStatus string
+	// Record is Drydock's own; nil removes it.
+	Record *maintenance.NodeRecord
+	// Consume takes the request annotations away.
+	Consume bool
+}
+
+// Event is an Event on the node.
+type Event struct {
+	Reason  EventReason
+	Message string
+	Warning bool
+}
+
+// Reasons of events on nodes.
+const (
+	EventValidating  EventReason = "MaintenanceRequested"
+	EventRefused     EventReason = "MaintenanceRefused"
+	EventDraining    EventReason = "MaintenanceDraining"
+	EventEvacuating  EventReason = "MaintenanceEvacuating"
+	EventCompleted   EventReason = "MaintenanceCompleted"
+	EventError       EventReason = "MaintenanceError"
+	EventResumed     EventReason = "MaintenanceResumed"
+	EventForced      EventReason = "MaintenanceForced"
+	EventAgain       EventReason = "MaintenanceRequestIgnored"
+	EventCancelled   EventReason = "MaintenanceCancelled"
+	EventLeaving     EventReason = "MaintenanceLeaving"
+	EventLeft        EventReason = "MaintenanceLeft"
+	EventArrived     EventReason = "MaintenanceVMArrived"
+	EventUncordoned  EventReason = "MaintenanceUncordoned"
+	EventBadRequest  EventReason = "MaintenanceRequestInvalid"
+	EventNodeRemoved EventReason = "MaintenanceNodeRemoved"
+)
+
+// Reasons of events on VMs.
+const (
+	EventVMStopping  EventReason = "MaintenanceStopping"
+	EventVMStarting  EventReason = "MaintenanceStarting"
+	EventVMMigrating EventReason = "MaintenanceMigrating"
+	EventVMStarted   EventReason = "MaintenanceStarted"
+	EventVMStaysOff  EventReason = "MaintenanceStaysOff"
+	EventVMWaiting   EventReason = "MaintenanceStartWaiting"
+	EventVMFailed    EventReason = "MaintenanceStartFailed"
+	EventVMDeleted   EventReason = "MaintenanceDeleted"
+)
+
+func (p *Plan) do(actions ...Action) { p.Actions = append(p.Actions, actions...) }
+
+func (p *Plan) tell(reason EventReason, message string) {
+	p.Events = append(p.Events, Event{Reason: reason, Message: message})
+}
+
+func (p *Plan) warn(reason EventReason, message string) {
+	p.Events = append(p.Events, Event{Reason: reason, Message: message, Warning: true})
+}
+
+// wake keeps the soonest of the moments at which time alone changes something.
+func (p *Plan) wake(after time.Duration) {
+	after = max(after, time.Millisecond)
+	if p.Wake == 0 || after < p.Wake {
+		p.Wake = after
+	}
+}
+
+// QueueWaits reports that some VM waits for a migration slot.
+func (p *Plan) QueueWaits() bool {
+	for n := range p.VMs {
+		if p.VMs[n].Detail == waitingForSlot {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,131 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+)
+
+// PodFate is where a plain pod stands.
+type PodFate struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Leaving is true once the pod is being deleted.
+	Leaving bool `json:"leaving,omitempty"`
+	// Detail says what holds it.
+	Detail string `json:"detail,omitempty"`
+}
+
+const (
+	// evictAgain is the first wait after an eviction that was refused although no
+	// budget explains it; it doubles up to evictMost.
+	evictAgain = 5 * time.Second
+	evictMost  = 5 * time.Minute
+	// evictBatch bounds the evictions of one pass, so that no worker is busy for long.
+	evictBatch = 25
+)
+
+// evictPods decides which plain pods are evicted now, and names what holds the
+// others. On a node that does not answer, pods past their deletion are not counted:
+// nobody is left there to finish them.
+func (s *situation) evictPods(p *Plan) {
+	sent := 0
+	for n := range s.Pods {
+		pod := &s.Pods[n]
+		if pod.DeletionTimestamp != nil {
+			if !nodeUnreachable(s.Node) {
+				p.Pods = append(p.Pods, PodFate{Namespace: pod.Namespace, Name: pod.Name, Leaving: true, Detail: "is terminating"})
+			}
+			continue
+		}
+		fate := PodFate{Namespace: pod.Namespace, Name: pod.Name}
+		held, again := s.podHeld(pod)
+		switch {
+		case s.record.Halted != "":
+		case held != "":
+			p.wake(again)
+			fate.Detail = held
+		case sent < evictBatch:
+			p.do(Evict{Pod: pod.Pod})
+			sent++
+		default:
+			p.wake(time.Millisecond)
+		}
+		p.Pods = append(p.Pods, fate)
+	}
+}
+
+// podHeld tells why evicting a pod now would be refused or is under way already, ""
+// if it is to be tried. Where a budget holds the pod the answer is known without
+// asking, since the API server decides by the same status; a change of the budget or
+// of the pod brings the plan back here.
+func (s *situation) podHeld(pod *Pod) (why string, again time.Duration) {
+	if budget := budgetHolds(pod); budget != "" {
+		return budget, evictMost
+	}
+	attempt := s.Attempts[pod.UID]
+	if attempt.Count == 0 {
+		return "", 0
+	}
+	wait := evictAgain
+	for n := 1; n < attempt.Count && wait < evictMost; n++ {
+		wait *= 2
+	}
+	remaining := min(wait, evictMost) - s.Now.Sub(attempt.Last)
+	switch {
+	case remaining <= 0:
+		return "", 0
+	case attempt.Code < 300:
+		return "is being evicted", remaining
+	}
+	return fmt.Sprintf("cannot be evicted (%d: %s)", attempt.Code, attempt.Message), remaining
+}
+
+// budgetHolds names the disruption budgets that keep a pod from being evicted, as
+// the API server decides it; "" when none does.
+func budgetHolds(pod *Pod) string {
+	if pod.Status.Phase != corev1.PodRunning {
+		return ""
+	}
+	if len(pod.Budgets) > 1 {
+		return fmt.Sprintf("is selected by %d PDBs (%s), which the eviction API refuses", len(pod.Budgets), names(budgetNames(pod.Budgets)))
+	}
+	for _, budget := range pod.Budgets {
+		if podReady(pod.Pod) || !unhealthyMayGo(budget) {
+			if budget.Status.DisruptionsAllowed <= 0 {
+				if pod.Policy != "" {
+					return fmt.Sprintf("held by PDB %s/%s: %s", budget.Namespace, budget.Name, pod.Policy)
+				}
+				return fmt.Sprintf("held by PDB %s/%s", budget.Namespace, budget.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// unhealthyMayGo reports whether a budget lets a pod go that is not Ready.
+func unhealthyMayGo(budget *policyv1.PodDisruptionBudget) bool {
+	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
+		return true
+	}
+	return budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0
+}
+
+func budgetNames(budgets []*policyv1.PodDisruptionBudget) []string {
+	list := make([]string, 0, len(budgets))
+	for _, b := range budgets {
+		list = append(list, b.Namespace+"/"+b.Name)
+	}
+	return list
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

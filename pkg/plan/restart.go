@@ -1,0 +1,184 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// VMPlan is what to do about one VM that Drydock stopped.
+type VMPlan struct {
+	Actions []Action
+	// Waiting says why a VM that is due is not started, "" otherwise.
+	Waiting string
+	// Wake is when time alone changes the plan; 0 for never.
+	Wake time.Duration
+}
+
+// DecideVM says what to do about a VM with Drydock's record. The snapshot's subject
+// is the node that the record names. It serves the VM's own retries: what is due
+// here belongs to nobody's maintenance any more, or to one that is Completed.
+func DecideVM(snapshot *Snapshot, v *StoppedVM) (VMPlan, error) {
+	s, err := observe(snapshot)
+	if err != nil {
+		return VMPlan{}, err
+	}
+	over := s.record == nil || s.record.ID != v.Record.ID
+	emptied := !over && maintenance.PhaseOf(s.Node) == maintenance.PhaseCompleted
+	return s.decideVM(v, over, emptied), nil
+}
+
+// startStopped starts the VMs of this maintenance that are due, each once. Before
+// Completed that is on leaving, all of them.
+func (s *situation) startStopped(p *Plan, emptied bool) {
+	for n := range s.Stopped {
+		v := &s.Stopped[n]
+		if v.Record.ID != s.record.ID {
+			continue
+		}
+		plan := s.decideVM(v, !emptied, emptied)
+		p.do(plan.Actions...)
+	}
+}
+
+// decideVM: over means that the maintenance has ended for the VM, emptied that its
+// node is empty.
+func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
+	record := v.Record
+	switch {
+	case v.VM.DeletionTimestamp != nil:
+		return VMPlan{}
+	case record.Starting:
+		return s.starting(v)
+	case !halted(v.VM) && restartedByKubeVirt(v.VM) && !over:
+		// A start request left over from before the stop is not a user.
+		return VMPlan{Actions: []Action{Halt{VM: v.VM, Record: record}}}
+	case !halted(v.VM):
+		return forget(v, EventVMStarted, "was started by somebody else; Drydock leaves it alone")
+	case s.Node == nil || s.Node.UID != record.NodeUID:
+		return forget(v, EventVMStaysOff, fmt.Sprintf("is off: its node %s was removed while in maintenance; start it with: virtctl start -n %s %s", record.Node, v.VM.Namespace, v.VM.Name))
+	}
+	point := record.Restart
+	if record.Source == maintenance.SourceLabel && point != maintenance.RestartNever {
+		strategy, _, _ := maintenance.StrategyOf(v.VM.Labels)
+		switch strategy {
+		case maintenance.StrategyRestartAfterEnable:
+			point = maintenance.RestartAfterEnable
+		case maintenance.StrategyRestartAfterDisable:
+			point = maintenance.RestartAfterDisable
+		default:
+			return forget(v, EventVMStaysOff, fmt.Sprintf("stays off: its label %s no longer asks for a restart", maintenance.LabelStrategy))
+		}
+	}
+	switch {
+	case point == maintenance.RestartNever && over:
+		return forget(v, "", "")
+	case point == maintenance.RestartNever:
+		return VMPlan{}
+	case over:
+		return s.start(v)
+	case point == maintenance.RestartAfterEnable && emptied:
+		if why := s.cannotStartElsewhere(v); why != "" {
+			return VMPlan{Waiting: why}
+		}
+		return s.start(v)
+	}
+	return VMPlan{}
+}
+
+func forget(v *StoppedVM, why EventReason, message string) VMPlan {
+	return VMPlan{Actions: []Action{Forget{VM: v.VM, Why: why, Message: message}}}
+}
+
+// restartedByKubeVirt reports that KubeVirt's controller, not a person, took a VM out
+// of Halted: it does so when it finds a start request on a halted VM.
+func restartedByKubeVirt(vm *kubevirtv1.VirtualMachine) bool {
+	var latest *time.Time
+	var manager string
+	for n := range vm.ManagedFields {
+		f := &vm.ManagedFields[n]
+		if f.Subresource != "" || f.Time == nil || f.FieldsV1 == nil {
+			continue
+		}
+		fields := string(f.FieldsV1.Raw)
+		if !strings.Contains(fields, `"f:runStrategy"`) && !strings.Contains(fields, `"f:running"`) {
+			continue
+		}
+		if latest == nil || f.Time.Time.After(*latest) {
+			latest, manager = &f.Time.Time, f.Manager
+		}
+	}
+	return strings.HasPrefix(manager, "virt-controller")
+}
+
+// cannotStartElsewhere says why an AfterEnable VM must wait for leaving.
+func (s *situation) cannotStartElsewhere(v *StoppedVM) string {
+	if !s.anyHosts(vmPlacement(v.VM)) {
+		return "no other node can host it; it is started on leaving"
+	}
+	for n := range v.Volumes {
+		if s.lastHealthyHere(&v.Volumes[n]) {
+			return fmt.Sprintf("the last healthy replica of its volume %s is on this node; it is started on leaving", v.Volumes[n].Name)
+		}
+	}
+	return ""
+}
+
+// start restores the run strategy once it is certain that nothing runs the VM still.
+func (s *situation) start(v *StoppedVM) VMPlan {
+	switch {
+	case v.VMI != nil:
+		return VMPlan{Waiting: "it is still shutting down"}
+	case v.VM.Status.RunStrategy != kubevirtv1.RunStrategyHalted:
+		// KubeVirt starts a RerunOnFailure VM only when it sees the change from Halted.
+		return VMPlan{Waiting: "KubeVirt has not seen the stop yet"}
+	case len(v.VM.Status.StateChangeRequests) > 0:
+		return VMPlan{Waiting: "KubeVirt is still serving a start or stop request"}
+	case !nodeReady(s.Node) && !hasTaint(s.Node, corev1.TaintNodeOutOfService):
+		return VMPlan{Waiting: fmt.Sprintf("node %s is not Ready and may still run it", s.Name)}
+	}
+	record := *v.Record
+	record.Starting = true
+	return VMPlan{Actions: []Action{Start{VM: v.VM, Record: &record}}}
+}
+
+// starting watches a VM whose run strategy was restored until another VMI exists.
+func (s *situation) starting(v *StoppedVM) VMPlan {
+	switch {
+	case v.VMI != nil && v.VMI.UID != v.Record.Stopped:
+		return forget(v, EventVMStarted, "was started again after maintenance of node "+v.Record.Node)
+	case halted(v.VM):
+		return forget(v, EventVMStaysOff, "was stopped by somebody else; Drydock leaves it alone")
+	}
+	strategy, _ := RunStrategyOf(v.VM)
+	waiting := VMPlan{Waiting: "KubeVirt has not started it yet"}
+	var wait time.Duration
+	switch strategy {
+	case kubevirtv1.RunStrategyManual:
+		// Putting Manual back starts nothing.
+	case kubevirtv1.RunStrategyRerunOnFailure:
+		wait = startPatience
+	default:
+		// For the others the start subresource answers 409, and virt-controller starts
+		// and retries by itself.
+		return waiting
+	}
+	if v.StartCalls > 0 {
+		wait = backoff(v.StartCalls)
+	}
+	if remaining := wait - s.Now.Sub(v.LastCall); remaining > 0 {
+		waiting.Wake = remaining
+		return waiting
+	}
+	waiting.Actions = []Action{CallStart{VM: v.VM, UID: v.Record.Stopped}}
+	waiting.Wake = backoff(v.StartCalls + 1)
+	return waiting
+}
+
+// startPatience is how long KubeVirt gets to start a RerunOnFailure VM by itself.
+const startPatience = 10 * time.Second

@@ -1,0 +1,157 @@
+package plan
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// Snapshot is everything that decides about one node, observed at one moment. The
+// objects are shared with caches: nothing in this package changes them.
+type Snapshot struct {
+	// Now is the time of the observation; the package has no clock of its own.
+	Now time.Time
+	// Node is the subject; nil when it does not exist.
+	Node *corev1.Node
+	// Name is the subject's name, also when it does not exist.
+	Name string
+	// Nodes are all nodes of the cluster, the subject among them.
+	Nodes []*corev1.Node
+	// Granted names nodes that were admitted a moment ago and may not show it yet.
+	// They count as engaged.
+	Granted map[string]bool
+	// Instances are the VMIs on the node, in any sense of section 1 of the contract.
+	Instances []Instance
+	// Pods are the other pods on the node that a drain would remove; see PodsKnown.
+	Pods []Pod
+	// PodsKnown is false until the node's pods have been listed: then nothing may be
+	// concluded from an empty Pods.
+	PodsKnown bool
+	// Stopped are the VMs with a record of Drydock's that names this node.
+	Stopped []StoppedVM
+	// Migrations are all unfinished migrations in the cluster.
+	Migrations Slots
+	// Volumes are the Longhorn volumes with a replica on this node, and those of
+	// VMs on it; nil where Longhorn is not installed.
+	Volumes []Volume
+	// Upgrade names a Harvester upgrade in progress; "" when there is none.
+	Upgrade string
+	// Attempts holds what this process remembers of evictions, by pod UID, and of its
+	// own migrations, by VMI UID. Losing it costs repeated requests, never a wrong
+	// decision.
+	Attempts map[types.UID]Attempt
+	// Requests holds the summed requests of the launcher pods on each node, for the
+	// capacity warning; nil outside admission.
+	Requests map[string]corev1.ResourceList
+	// KubeVirt is the cluster's configuration.
+	KubeVirt KubeVirt
+	// Config holds Drydock's own settings.
+	Config Config
+}
+
+// Instance is a VMI and what belongs to it.
+type Instance struct {
+	VMI *kubevirtv1.VirtualMachineInstance
+	// VM is the owner; nil for a bare VMI and one of a replica set or pool.
+	VM *kubevirtv1.VirtualMachine
+	// Launchers are its launcher pods on this node that are not final.
+	Launchers []*corev1.Pod
+	// Targets are its launcher pods on other nodes, or on none yet.
+	Targets []*corev1.Pod
+	// Migrations are all its migrations that still exist, oldest first.
+	Migrations []*kubevirtv1.VirtualMachineInstanceMigration
+}
+
+// StoppedVM is a VM that Drydock stopped, with what decides about its start.
+type StoppedVM struct {
+	VM     *kubevirtv1.VirtualMachine
+	Record *maintenance.VMRecord
+	// VMI is the instance of the VM's name; nil when there is none.
+	VMI *kubevirtv1.VirtualMachineInstance
+	// Volumes are the Longhorn volumes of the VM.
+	Volumes []Volume
+	// StartCalls counts calls of the start subresource by this process, LastCall is
+	// when the last one was made.
+	StartCalls int
+	LastCall   time.Time
+}
+
+// Pod is a pod that a drain would remove.
+type Pod struct {
+	*corev1.Pod
+	// Budgets are the PodDisruptionBudgets whose selector matches it.
+	Budgets []*policyv1.PodDisruptionBudget
+	// Policy explains a held Longhorn instance manager, "" otherwise.
+	Policy string
+}
+
+// Attempt is an eviction or migration that was asked for.
+type Attempt struct {
+	// Count is how often, Last when.
+	Count int
+	Last  time.Time
+	// Code is the HTTP status of the last answer, Message its text.
+	Code    int
+	Message string
+}
+
+// Slots counts migrations against KubeVirt's limits.
+type Slots struct {
+	// Cluster counts unfinished migrations, and marked VMIs without one, everywhere.
+	Cluster int
+	// Node counts those that leave this node.
+	Node int
+	// OthersWaiting is true when another draining node has a VM that waits for a
+	// slot.
+	OthersWaiting bool
+}
+
+// Volume is a Longhorn volume and its replicas.
+type Volume struct {
+	Name string
+	// Namespace and Claim are the PersistentVolumeClaim that it backs.
+	Namespace, Claim string
+	// Attached is true while some node has it attached.
+	Attached bool
+	// Users are the workloads that use it now, as Longhorn sees it, without VMIs
+	// that no longer exist.
+	Users []VolumeUser
+	// Healthy are the nodes that hold a healthy replica, by the truth table of
+	// section 4 but for maintenance, which the plan adds.
+	Healthy []string
+}
+
+// VolumeUser is a workload that uses a volume.
+type VolumeUser struct {
+	// Kind is VirtualMachineInstance, Deployment, StatefulSet, Pod and so on.
+	Kind, Namespace, Name string
+}
+
+// KubeVirt is the part of KubeVirt's configuration that decides.
+type KubeVirt struct {
+	// EvictionStrategy is the cluster's default; nil when unset.
+	EvictionStrategy *kubevirtv1.EvictionStrategy
+	// MigrationsPerCluster and MigrationsPerNode are the limits; KubeVirt's own
+	// defaults are 5 and 2.
+	MigrationsPerCluster, MigrationsPerNode int
+	// DrainTaint is the key of the taint by which others ask for evacuation.
+	DrainTaint string
+}
+
+// Config holds the settings that decide.
+type Config struct {
+	// DrainTimeout is the limit of a drain; 0 means none.
+	DrainTimeout time.Duration
+	// HonorStrategy lets forced VMs keep their restart strategy
+	// (--force-policy=honor-strategy).
+	HonorStrategy bool
+	// PossibleIsConsent reads a template's LiveMigrateIfPossible as consent to an
+	// interruption. Off where Harvester's CRDs exist, since Harvester writes that
+	// value into every VM it makes.
+	PossibleIsConsent bool
+}
