@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	kubescheme "k8s.io/client-go/kubernetes/scheme"
@@ -25,9 +26,10 @@ import (
 // Workers per queue. They wait for the API server most of the time; more of
 // them only fill its queue on a machine with two cores.
 const (
-	podWorkers  = 8
-	vmiWorkers  = 8
-	nodeWorkers = 4
+	podWorkers    = 8
+	vmiWorkers    = 8
+	nodeWorkers   = 4
+	volumeWorkers = 2
 )
 
 // Run plays every simulated host of the cluster until ctx ends.
@@ -56,6 +58,7 @@ type simulator struct {
 	kubelet *kubelet
 	mirrors *mirrors
 	handler *handler
+	volumes *longhorn
 	loops   []*loop
 }
 
@@ -80,8 +83,15 @@ func newSimulator(opts Options) (*simulator, error) {
 	if err := errors.Join(kubescheme.AddToScheme(scheme), virtv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("build the scheme for events: %w", err)
 	}
+	anything, err := dynamic.NewForConfig(fast(opts.Admin, "simulator"))
+	if err != nil {
+		return nil, fmt.Errorf("build the client for Longhorn: %w", err)
+	}
 	s := &simulator{log: opts.Log, kube: kube, broadcaster: record.NewBroadcaster()}
 	if err := s.watch(reader); err != nil {
+		return nil, err
+	}
+	if s.volumes, err = newLonghorn(anything, s.informers); err != nil {
 		return nil, err
 	}
 	s.build(memory, writer, scheme)
@@ -138,30 +148,35 @@ func (s *simulator) build(memory *memory, writer kubevirt.Interface, scheme *run
 		memory: memory, complaints: complaints, events: s.recorder(scheme, "virt-handler"), log: s.log,
 	}
 
+	s.volumes.vmis, s.volumes.registry, s.volumes.complaints, s.volumes.log = s.vmis, registry, complaints, s.log
+
 	s.mirrors.loop = newLoop("mirrors", 1, s.log, s.mirrors.reconcile)
 	s.hosts.nodeLoop = newLoop("hosts", nodeWorkers, s.log, s.hosts.reconcile)
 	s.hosts.beatLoop = newLoop("beats", nodeWorkers, s.log, s.hosts.beat)
 	s.kubelet.loop = newLoop("pods", podWorkers, s.log, s.kubelet.reconcile)
 	s.handler.loop = newLoop("vmis", vmiWorkers, s.log, s.handler.reconcile)
 	s.handler.kubelet = s.kubelet.loop
-	s.loops = []*loop{s.mirrors.loop, s.hosts.nodeLoop, s.hosts.beatLoop, s.kubelet.loop, s.handler.loop}
+	s.volumes.volumeLoop = newLoop("volumes", volumeWorkers, s.log, s.volumes.reconcile)
+	s.volumes.nodeLoop = newLoop("longhorn-nodes", 1, s.log, s.volumes.reconcileNode)
+	s.loops = []*loop{s.mirrors.loop, s.hosts.nodeLoop, s.hosts.beatLoop, s.kubelet.loop, s.handler.loop, s.volumes.volumeLoop, s.volumes.nodeLoop}
 }
 
 func (s *simulator) run(ctx context.Context) error {
 	s.broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: s.kube.CoreV1().Events("")})
 	defer s.broadcaster.Shutdown()
 	s.informers.Start(ctx.Done())
+	s.volumes.factory.Start(ctx.Done())
 	var parts sync.WaitGroup
 	parts.Go(func() { s.vmis.Run(ctx.Done()) })
 	defer parts.Wait()
 
-	if !cache.WaitForCacheSync(ctx.Done(), s.pods.HasSynced, s.nodes.HasSynced, s.vmis.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), s.pods.HasSynced, s.nodes.HasSynced, s.vmis.HasSynced) || !s.volumes.synced(ctx) {
 		return nil // ctx ended first
 	}
 	if err := s.recall(); err != nil {
 		return err
 	}
-	if err := s.subscribe(); err != nil {
+	if err := errors.Join(s.subscribe(), s.volumes.subscribe()); err != nil {
 		return err
 	}
 	s.log.Info("simulator runs")

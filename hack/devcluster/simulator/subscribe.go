@@ -52,6 +52,7 @@ func (s *simulator) hostSwitched(name string) {
 		}
 	}
 	s.mirrors.loop.queue.Add(name)
+	s.volumes.hostSwitched(name)
 	for _, key := range keysByIndex(s.pods, indexPodsByNode, name) {
 		s.kubelet.loop.queue.Add(key)
 	}
