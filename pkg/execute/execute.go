@@ -95,7 +95,7 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 		wake = sooner(wake, wait)
 	}
 	for _, event := range p.Events {
-		e.tellNode(node, event)
+		e.tell(node, event)
 	}
 	return wake, errors.Join(failures...)
 }

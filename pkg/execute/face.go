@@ -25,7 +25,6 @@ const progressEvery = time.Second
 // carries the resourceVersion, so that a decision on a stale node is refused. The
 // status subresource takes metadata along but silently drops spec.
 func facePatch(node *corev1.Node, face *plan.Face, now time.Time) (patch []byte, onlyMessage bool, err error) {
-	onlyMessage = true
 	annotations := map[string]any{}
 	set := func(key, value string) {
 		current, present := node.Annotations[key]
@@ -46,11 +45,18 @@ func facePatch(node *corev1.Node, face *plan.Face, now time.Time) (patch []byte,
 		set(maintenance.AnnotationRequested, "")
 		set(maintenance.AnnotationForced, "")
 	}
+	onlyMessage = len(annotations) == 0
+	if face.Progress != nil || face.Record == nil {
+		progress, err := encodeProgress(face.Progress)
+		if err != nil {
+			return nil, false, fmt.Errorf("progress of node %s: %w", node.Name, err)
+		}
+		set(maintenance.AnnotationProgress, progress)
+	}
 	body := map[string]any{}
 	metadata := map[string]any{"resourceVersion": node.ResourceVersion}
 	if len(annotations) > 0 {
 		metadata["annotations"] = annotations
-		onlyMessage = false
 	}
 	body["metadata"] = metadata
 	condition, transition := conditionPatch(maintenance.Condition(node), face, now)
@@ -65,6 +71,14 @@ func facePatch(node *corev1.Node, face *plan.Face, now time.Time) (patch []byte,
 		return nil, false, fmt.Errorf("patch of node %s: %w", node.Name, err)
 	}
 	return raw, onlyMessage && !transition, nil
+}
+
+func encodeProgress(report *plan.Report) (string, error) {
+	if report == nil {
+		return "", nil
+	}
+	raw, err := json.Marshal(report)
+	return string(raw), err
 }
 
 // conditionPatch returns the element for the list of conditions, nil when nothing

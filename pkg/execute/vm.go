@@ -104,10 +104,18 @@ func (e *Executor) forget(ctx context.Context, a plan.Forget) error {
 	return nil
 }
 
-func (e *Executor) tellNode(node *corev1.Node, event plan.Event) {
+// Tell sends an event that stands alone.
+func (e *Executor) Tell(event plan.Event) { e.tell(nil, event) }
+
+func (e *Executor) tell(node *corev1.Node, event plan.Event) {
 	kind := corev1.EventTypeNormal
 	if event.Warning {
 		kind = corev1.EventTypeWarning
+	}
+	if event.VM != nil {
+		e.vmLog(event.VM).Warn(event.Message)
+		e.events.Event(event.VM, kind, string(event.Reason), event.Message)
+		return
 	}
 	log := e.log.WithFields(logrus.Fields{"node": node.Name, "reason": event.Reason})
 	if event.Reason == plan.EventDraining {

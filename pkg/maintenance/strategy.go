@@ -1,5 +1,7 @@
 package maintenance
 
+import "strings"
+
 // Strategy is what the owner of a virtual machine wants to happen to it when its
 // node goes into maintenance.
 type Strategy string
@@ -21,6 +23,15 @@ const (
 // messages name them.
 var Strategies = []Strategy{
 	StrategyMigrate, StrategyRestartAfterEnable, StrategyRestartAfterDisable, StrategyShutdown,
+}
+
+// StrategyNames lists the valid values for a sentence.
+func StrategyNames() string {
+	list := make([]string, 0, len(Strategies))
+	for _, s := range Strategies {
+		list = append(list, string(s))
+	}
+	return strings.Join(list, ", ")
 }
 
 // ParseStrategy reads a label value. Values are case-sensitive and not trimmed, as

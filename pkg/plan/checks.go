@@ -27,6 +27,8 @@ type Finding struct {
 	Message string    `json:"message"`
 	// Warning is true when the finding does not refuse the request.
 	Warning bool `json:"warning,omitempty"`
+	// Remedy is a command that would help, where there is one.
+	Remedy string `json:"remedy,omitempty"`
 }
 
 // check is one rule about a node that is to go into maintenance. Each appends what
@@ -140,7 +142,7 @@ func checkVMs(s *situation) []Finding {
 	var findings []Finding
 	for _, fate := range s.fates() {
 		if fate.Verdict == Block {
-			findings = append(findings, Finding{Check: CheckVMs, Message: fate.blockMessage()})
+			findings = append(findings, Finding{Check: CheckVMs, Message: fate.blockMessage(), Remedy: fate.remedy()})
 		}
 	}
 	return findings

@@ -69,6 +69,7 @@ func Admit(snapshot *Snapshot, id string) (*Plan, error) {
 		return p, nil
 	}
 	p.Findings = s.run(requestChecks)
+	p.warnUnknown(s.fates())
 	if refused := refusals(p.Findings); len(refused) > 0 {
 		message := "refused: " + sentence(refused)
 		p.Face = &Face{Phase: maintenance.PhaseError, Status: corev1.ConditionFalse, Message: message, Consume: true}
@@ -179,6 +180,7 @@ func (s *situation) work(p *Plan, face *Face) {
 	s.evictPods(p)
 	left := s.left(p)
 	face.Message = left.message(s)
+	defer func() { face.Progress = s.progress(p) }()
 	switch {
 	case !s.PodsKnown:
 		face.Message = "listing the node's pods"
@@ -218,6 +220,7 @@ func (s *situation) completed(p *Plan, face *Face) {
 		p.Face, p.WatchPods = face, true
 		return
 	}
+	face.Progress = s.progress(p)
 	message := s.report()
 	if s.record.Cordoned && !s.Node.Spec.Unschedulable {
 		message = uncordonedMeanwhile + "; " + message
@@ -244,7 +247,7 @@ func (s *situation) giveUp(p *Plan, face *Face, cause maintenance.HaltCause) {
 func (s *situation) halted(p *Plan, face *Face) {
 	s.drain(p)
 	s.evictPods(p)
-	face.Phase, face.Status = maintenance.PhaseError, corev1.ConditionTrue
+	face.Phase, face.Status, face.Progress = maintenance.PhaseError, corev1.ConditionTrue, s.progress(p)
 	left := s.left(p).message(s)
 	next := "remove the annotation " + maintenance.AnnotationStatus + " to leave maintenance, or request it again to go on"
 	switch s.record.Halted {

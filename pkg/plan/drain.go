@@ -12,6 +12,7 @@ import (
 // with progress, and appends actions.
 func (s *situation) drain(p *Plan) {
 	p.VMs = s.fates()
+	p.warnUnknown(p.VMs)
 	slices.SortStableFunc(p.VMs, func(a, b Fate) int { return strings.Compare(a.label(), b.label()) })
 	var queue []*Fate
 	for n := range p.VMs {
@@ -37,9 +38,6 @@ func (s *situation) drain(p *Plan) {
 // stop halts a VM once nothing is in the way. Drydock's own evacuation and migration
 // are withdrawn first; a user's migration is awaited.
 func (s *situation) stop(p *Plan, f *Fate) {
-	if f.Progress == ShuttingDown || f.Progress == Ended {
-		return
-	}
 	i := f.instance
 	if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) {
 		p.do(Withdraw{VMI: i.VMI, Node: s.Name})

@@ -57,6 +57,9 @@ type Fate struct {
 	Reason    Reason                 `json:"reason,omitempty"`
 	// Message is one clause that says why, after the VM's name.
 	Message string `json:"message,omitempty"`
+	// Unknown is a value of the strategy label that means nothing and is taken for
+	// Migrate.
+	Unknown string `json:"unknownStrategy,omitempty"`
 	// Progress and Detail say where it stands now.
 	Progress Progress `json:"progress,omitempty"`
 	Detail   string   `json:"detail,omitempty"`
@@ -72,6 +75,8 @@ const (
 	ReasonConsent Reason = "EvictionStrategy"
 	// ReasonFinal: the guest has ended by itself.
 	ReasonFinal Reason = "Finished"
+	// ReasonEnding: it is being shut down already, by whoever's hand.
+	ReasonEnding Reason = "ShuttingDown"
 	// ReasonArriving: a migration brings it here.
 	ReasonArriving Reason = "MigratingIn"
 )
@@ -96,10 +101,13 @@ func (s *situation) fate(i *Instance) Fate {
 	case !i.on(s.Name):
 		f.Verdict, f.Reason, f.Message = Await, ReasonArriving, "is migrating to this node"
 		return f
+	case i.VMI.DeletionTimestamp != nil || (i.VM != nil && halted(i.VM)):
+		f.Verdict, f.Reason = Await, ReasonEnding
+		return f
 	}
 	strategy := maintenance.StrategyMigrate
 	if i.VM != nil {
-		strategy, _, _ = maintenance.StrategyOf(i.VM.Labels)
+		strategy, f.Unknown, _ = maintenance.StrategyOf(i.VM.Labels)
 	}
 	if strategy.Stops() {
 		s.stopFate(&f, strategy)
@@ -167,14 +175,24 @@ func (s *situation) means(i *Instance) Means {
 	return ByMigration
 }
 
+// remedy is the command that keeps the VM from blocking, "" where there is none.
+func (f *Fate) remedy() string {
+	if f.instance.VM == nil {
+		return ""
+	}
+	return fmt.Sprintf("kubectl label vm -n %s %s %s=%s --overwrite", f.Namespace, f.Name, maintenance.LabelStrategy, maintenance.StrategyRestartAfterEnable)
+}
+
+// VM is the virtual machine, nil for a VMI without one.
+func (f *Fate) VM() *kubevirtv1.VirtualMachine { return f.instance.VM }
+
 // label names the VM for a sentence.
 func (f *Fate) label() string { return f.Namespace + "/" + f.Name }
 
-// blockMessage says why a VM refuses the request, and the command that would help.
+// blockMessage says why a VM refuses the request.
 func (f *Fate) blockMessage() string {
 	if f.instance.VM != nil {
-		return fmt.Sprintf("VM %s %s; to have it shut down instead: kubectl label vm -n %s %s %s=%s --overwrite",
-			f.label(), f.Message, f.Namespace, f.Name, maintenance.LabelStrategy, maintenance.StrategyRestartAfterEnable)
+		return "VM " + f.label() + " " + f.Message
 	}
 	lost := "it would be lost"
 	for _, owner := range f.instance.VMI.OwnerReferences {

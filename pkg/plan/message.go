@@ -31,7 +31,14 @@ func sentence(findings []Finding) string {
 		list = append(list, f.Message)
 	}
 	if len(list) > handful {
-		return fmt.Sprintf("%s; and %d more", strings.Join(list[:handful], "; "), len(list)-handful)
+		list = append(list[:handful:handful], fmt.Sprintf("and %d more", len(list)-handful))
+	}
+	for _, f := range findings {
+		if f.Remedy != "" {
+			// One command shows how; the others differ by the name alone.
+			list = append(list, "to have a VM shut down instead of moved: "+f.Remedy)
+			break
+		}
 	}
 	return strings.Join(list, "; ")
 }

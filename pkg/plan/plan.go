@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
@@ -47,12 +49,17 @@ type Face struct {
 	MaintainStatus string
 	// Record is Drydock's own; nil removes it.
 	Record *maintenance.NodeRecord
+	// Progress is the report for clients; nil leaves it as it is while there is a
+	// record, and removes it with the record.
+	Progress *Report
 	// Consume takes the request annotations away.
 	Consume bool
 }
 
-// Event is an Event on the node.
+// Event is an Event on the node, or on a VM.
 type Event struct {
+	// VM is what the event is about; nil for the node.
+	VM      *kubevirtv1.VirtualMachine
 	Reason  EventReason
 	Message string
 	Warning bool
@@ -60,22 +67,21 @@ type Event struct {
 
 // Reasons of events on nodes.
 const (
-	EventValidating  EventReason = "MaintenanceRequested"
-	EventRefused     EventReason = "MaintenanceRefused"
-	EventDraining    EventReason = "MaintenanceDraining"
-	EventEvacuating  EventReason = "MaintenanceEvacuating"
-	EventCompleted   EventReason = "MaintenanceCompleted"
-	EventError       EventReason = "MaintenanceError"
-	EventResumed     EventReason = "MaintenanceResumed"
-	EventForced      EventReason = "MaintenanceForced"
-	EventAgain       EventReason = "MaintenanceRequestIgnored"
-	EventCancelled   EventReason = "MaintenanceCancelled"
-	EventLeaving     EventReason = "MaintenanceLeaving"
-	EventLeft        EventReason = "MaintenanceLeft"
-	EventArrived     EventReason = "MaintenanceVMArrived"
-	EventUncordoned  EventReason = "MaintenanceUncordoned"
-	EventBadRequest  EventReason = "MaintenanceRequestInvalid"
-	EventNodeRemoved EventReason = "MaintenanceNodeRemoved"
+	EventValidating EventReason = "MaintenanceRequested"
+	EventRefused    EventReason = "MaintenanceRefused"
+	EventDraining   EventReason = "MaintenanceDraining"
+	EventEvacuating EventReason = "MaintenanceEvacuating"
+	EventCompleted  EventReason = "MaintenanceCompleted"
+	EventError      EventReason = "MaintenanceError"
+	EventResumed    EventReason = "MaintenanceResumed"
+	EventForced     EventReason = "MaintenanceForced"
+	EventAgain      EventReason = "MaintenanceRequestIgnored"
+	EventCancelled  EventReason = "MaintenanceCancelled"
+	EventLeaving    EventReason = "MaintenanceLeaving"
+	EventLeft       EventReason = "MaintenanceLeft"
+	EventArrived    EventReason = "MaintenanceVMArrived"
+	EventUncordoned EventReason = "MaintenanceUncordoned"
+	EventBadRequest EventReason = "MaintenanceRequestInvalid"
 )
 
 // Reasons of events on VMs.
@@ -88,6 +94,8 @@ const (
 	EventVMWaiting   EventReason = "MaintenanceStartWaiting"
 	EventVMFailed    EventReason = "MaintenanceStartFailed"
 	EventVMDeleted   EventReason = "MaintenanceDeleted"
+	EventVMUnknown   EventReason = "MaintenanceStrategyUnknown"
+	EventVMForeign   EventReason = "MaintenanceMarkerForeign"
 )
 
 func (p *Plan) do(actions ...Action) { p.Actions = append(p.Actions, actions...) }
@@ -98,6 +106,17 @@ func (p *Plan) tell(reason EventReason, message string) {
 
 func (p *Plan) warn(reason EventReason, message string) {
 	p.Events = append(p.Events, Event{Reason: reason, Message: message, Warning: true})
+}
+
+// warnUnknown tells of strategies that mean nothing.
+func (p *Plan) warnUnknown(fates []Fate) {
+	for n := range fates {
+		if f := &fates[n]; f.Unknown != "" {
+			p.Events = append(p.Events, Event{VM: f.instance.VM, Reason: EventVMUnknown, Warning: true, Message: fmt.Sprintf(
+				"metadata.labels[%s]: unknown maintenance mode strategy %q is taken for %s; valid are %s",
+				maintenance.LabelStrategy, f.Unknown, maintenance.StrategyMigrate, maintenance.StrategyNames())})
+		}
+	}
 }
 
 // wake keeps the soonest of the moments at which time alone changes something.

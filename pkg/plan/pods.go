@@ -42,11 +42,11 @@ func (s *situation) evictPods(p *Plan) {
 		}
 		fate := PodFate{Namespace: pod.Namespace, Name: pod.Name}
 		held, again := s.podHeld(pod)
+		fate.Detail = held
 		switch {
 		case s.record.Halted != "":
 		case held != "":
 			p.wake(again)
-			fate.Detail = held
 		case sent < evictBatch:
 			p.do(Evict{Pod: pod.Pod})
 			sent++

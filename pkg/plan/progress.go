@@ -52,7 +52,7 @@ func (s *situation) locate(f *Fate) {
 	switch {
 	case f.Reason == ReasonFinal:
 		f.Progress = Ended
-	case i.VMI.DeletionTimestamp != nil || (i.VM != nil && halted(i.VM)):
+	case f.Reason == ReasonEnding:
 		f.Progress, f.Detail = ShuttingDown, fmt.Sprintf("is shutting down, up to %d s", i.grace())
 	case migration != nil:
 		f.Progress = Migrating

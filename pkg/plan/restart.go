@@ -16,6 +16,8 @@ type VMPlan struct {
 	Actions []Action
 	// Waiting says why a VM that is due is not started, "" otherwise.
 	Waiting string
+	// Stuck is true when that may last, and the owner should hear of it.
+	Stuck bool
 	// Wake is when time alone changes the plan; 0 for never.
 	Wake time.Duration
 }
@@ -31,6 +33,18 @@ func DecideVM(snapshot *Snapshot, v *StoppedVM) (VMPlan, error) {
 	over := s.record == nil || s.record.ID != v.Record.ID
 	emptied := !over && maintenance.PhaseOf(s.Node) == maintenance.PhaseCompleted
 	return s.decideVM(v, over, emptied), nil
+}
+
+// ForeignMarker tells of a marker without Drydock's record that names a node out of
+// maintenance, nil when there is none. It is reported and never acted on: nobody knows
+// who left it and whether the VM should run.
+func ForeignMarker(vm *kubevirtv1.VirtualMachine, node *corev1.Node) *Event {
+	marker := vm.Annotations[maintenance.AnnotationMarker]
+	if _, own := vm.Annotations[maintenance.AnnotationVMRecord]; marker == "" || own || (node != nil && maintenance.Engaged(node)) {
+		return nil
+	}
+	return &Event{VM: vm, Reason: EventVMForeign, Warning: true, Message: fmt.Sprintf(
+		"metadata.annotations[%s] names node %s, which is not in maintenance, and Drydock did not set it: the VM is left as it is", maintenance.AnnotationMarker, marker)}
 }
 
 // startStopped starts the VMs of this maintenance that are due, each once. Before
@@ -84,7 +98,7 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 		return s.start(v)
 	case point == maintenance.RestartAfterEnable && emptied:
 		if why := s.cannotStartElsewhere(v); why != "" {
-			return VMPlan{Waiting: why}
+			return VMPlan{Waiting: why, Stuck: true}
 		}
 		return s.start(v)
 	}
@@ -140,7 +154,7 @@ func (s *situation) start(v *StoppedVM) VMPlan {
 	case len(v.VM.Status.StateChangeRequests) > 0:
 		return VMPlan{Waiting: "KubeVirt is still serving a start or stop request"}
 	case !nodeReady(s.Node) && !hasTaint(s.Node, corev1.TaintNodeOutOfService):
-		return VMPlan{Waiting: fmt.Sprintf("node %s is not Ready and may still run it", s.Name)}
+		return VMPlan{Waiting: fmt.Sprintf("node %s is not Ready and may still run it", s.Name), Stuck: true}
 	}
 	record := *v.Record
 	record.Starting = true

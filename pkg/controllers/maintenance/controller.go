@@ -33,6 +33,7 @@ type Gatherer interface {
 type Executor interface {
 	Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (time.Duration, error)
 	VM(ctx context.Context, p plan.VMPlan) error
+	Tell(event plan.Event)
 }
 
 // Ledger serialises admission.
@@ -150,11 +151,11 @@ func (c *Controller) pass(ctx context.Context, node *corev1.Node) error {
 	if p.Admit {
 		return c.admit(ctx, node.Name)
 	}
-	c.told.once(node.UID, p)
 	return c.carryOut(ctx, snapshot.Node, p)
 }
 
 func (c *Controller) carryOut(ctx context.Context, node *corev1.Node, p *plan.Plan) error {
+	p.Events = c.told.filter(node, p.Events)
 	wake, err := c.Executor.Node(ctx, node, p)
 	if wake > 0 {
 		c.Nodes.EnqueueAfter(node.Name, wake)

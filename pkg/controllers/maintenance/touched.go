@@ -2,13 +2,10 @@ package maintenance
 
 import (
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -142,34 +139,4 @@ func (c *Controller) enqueueEngaged() {
 	for _, node := range nodes {
 		c.enqueueNode(node.Name)
 	}
-}
-
-// told remembers which invalid requests were told, since they stay on the node and a
-// node changes all the time.
-type told struct {
-	mu   sync.Mutex
-	seen map[types.UID]sets.Set[string]
-}
-
-// once drops the events about invalid requests that were told before.
-func (t *told) once(node types.UID, p *plan.Plan) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.seen == nil {
-		t.seen = map[types.UID]sets.Set[string]{}
-	}
-	kept := p.Events[:0]
-	for _, event := range p.Events {
-		if event.Reason == plan.EventBadRequest {
-			if t.seen[node].Has(event.Message) {
-				continue
-			}
-			if t.seen[node] == nil {
-				t.seen[node] = sets.New[string]()
-			}
-			t.seen[node].Insert(event.Message)
-		}
-		kept = append(kept, event)
-	}
-	p.Events = kept
 }

@@ -18,6 +18,7 @@ func (c *Controller) onVM(_ string, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.
 		return vm, nil
 	}
 	if _, ok := vm.Annotations[maintenance.AnnotationVMRecord]; !ok {
+		c.tellForeign(vm)
 		return vm, nil
 	}
 	snapshot, stopped, err := c.Gatherer.VM(vm)
@@ -31,8 +32,8 @@ func (c *Controller) onVM(_ string, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.
 	if p.Wake > 0 {
 		c.VMs.EnqueueAfter(vm.Namespace, vm.Name, p.Wake)
 	}
-	if p.Waiting != "" {
-		c.Log.WithField("namespace", vm.Namespace).WithField("vm", vm.Name).Debugf("not started yet: %s", p.Waiting)
+	if p.Stuck {
+		c.tellOnce(plan.Event{VM: vm, Reason: plan.EventVMWaiting, Message: "is not started yet: " + p.Waiting})
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, passLimit)
 	defer cancel()
@@ -42,4 +43,28 @@ func (c *Controller) onVM(_ string, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.
 		return vm, nil
 	}
 	return vm, err
+}
+
+// tellForeign reports a marker that is not Drydock's.
+func (c *Controller) tellForeign(vm *kubevirtv1.VirtualMachine) {
+	marker := vm.Annotations[maintenance.AnnotationMarker]
+	if marker == "" {
+		return
+	}
+	node, err := c.Nodes.Cache().Get(marker)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return
+	}
+	if err != nil {
+		node = nil
+	}
+	if event := plan.ForeignMarker(vm, node); event != nil {
+		c.tellOnce(*event)
+	}
+}
+
+func (c *Controller) tellOnce(event plan.Event) {
+	if c.told.first(event.VM.UID, event.Message) {
+		c.Executor.Tell(event)
+	}
 }

@@ -1,0 +1,54 @@
+package plan
+
+import "github.com/drydock-dev/drydock/pkg/maintenance"
+
+// Report is the machine-readable copy of a plan and its progress, kept in the node
+// annotation [maintenance.AnnotationProgress] so that a client can show it without
+// computing it. It lags behind the cluster by at most the second to which progress is
+// coalesced.
+type Report struct {
+	// VMs are those that are still on the node, and Pods the plain pods; each a list
+	// of at most ReportMost.
+	VMs  []Fate    `json:"vms,omitempty"`
+	Pods []PodFate `json:"pods,omitempty"`
+	// VMsLeft and PodsLeft count all of them, VMsTotal the VMs when the drain began.
+	VMsLeft  int `json:"vmsLeft"`
+	VMsTotal int `json:"vmsTotal"`
+	PodsLeft int `json:"podsLeft"`
+	// Off are the VMs that this maintenance stopped and that are off.
+	Off []OffVM `json:"off,omitempty"`
+}
+
+// OffVM is a VM that this maintenance stopped.
+type OffVM struct {
+	Namespace string                   `json:"namespace"`
+	Name      string                   `json:"name"`
+	Restart   maintenance.RestartPoint `json:"restart"`
+}
+
+// ReportMost bounds each list of a report: annotations are part of every node event
+// that every kubelet's API server sends around.
+const ReportMost = 50
+
+func (s *situation) progress(p *Plan) *Report {
+	report := &Report{PodsLeft: len(p.Pods), Pods: p.Pods[:min(len(p.Pods), ReportMost)]}
+	for n := range p.VMs {
+		if p.VMs[n].Progress == Ended {
+			continue
+		}
+		report.VMsLeft++
+		if len(report.VMs) < ReportMost {
+			report.VMs = append(report.VMs, p.VMs[n])
+		}
+	}
+	if s.record != nil {
+		report.VMsTotal = max(s.record.VMs, report.VMsLeft)
+	}
+	for n := range s.Stopped {
+		v := &s.Stopped[n]
+		if s.record != nil && v.Record.ID == s.record.ID && len(report.Off) < ReportMost {
+			report.Off = append(report.Off, OffVM{Namespace: v.VM.Namespace, Name: v.VM.Name, Restart: v.Record.Restart})
+		}
+	}
+	return report
+}
