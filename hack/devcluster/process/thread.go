@@ -10,8 +10,8 @@ import (
 // Pdeathsig when the *thread* that forked ends, not the process, and Go retires
 // idle threads as it likes: children started from anywhere would now and then
 // be killed while devcluster lives. So a thread that is never given back does it.
-var starts = sync.OnceValue(func() chan<- start {
-	requests := make(chan start)
+var starts = sync.OnceValue(func() chan<- request {
+	requests := make(chan request)
 	go func() {
 		runtime.LockOSThread()
 		for r := range requests {
@@ -21,13 +21,13 @@ var starts = sync.OnceValue(func() chan<- start {
 	return requests
 })
 
-type start struct {
+type request struct {
 	cmd    *exec.Cmd
 	result chan<- error
 }
 
 func startOnLivingThread(cmd *exec.Cmd) error {
 	result := make(chan error)
-	starts() <- start{cmd: cmd, result: result}
+	starts() <- request{cmd: cmd, result: result}
 	return <-result
 }

@@ -81,7 +81,7 @@ func (d Dir) Acquire() (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
-	if err := flock(f); err != nil {
+	if err := flockPatiently(f); err != nil {
 		_ = f.Close()
 		if errors.Is(err, ErrRunning) {
 			return nil, fmt.Errorf("the state directory %s is in use: %w (pid %d); `devcluster down` ends it", d, err, d.pid())
@@ -99,6 +99,19 @@ func (d Dir) Acquire() (*Lock, error) {
 
 // Release gives the directory back.
 func (l *Lock) Release() error { return l.file.Close() }
+
+// flockPatiently tries for a moment: Running holds the lock for an instant, too,
+// since the kernel has no other way to ask who does.
+func flockPatiently(f *os.File) error {
+	var err error
+	for range 10 {
+		if err = flock(f); !errors.Is(err, ErrRunning) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return err
+}
 
 func flock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
