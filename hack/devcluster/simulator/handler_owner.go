@@ -55,7 +55,16 @@ func (p *pass) start(pod *corev1.Pod) {
 		p.become(virtv1.Failed)
 		return
 	}
-	if p.vmi.DeletionTimestamp != nil || pod.DeletionTimestamp != nil || !p.alive(pod) {
+	if p.vmi.DeletionTimestamp != nil || pod.DeletionTimestamp != nil {
+		// A guest that has not booted has nothing to lose: the launcher need not
+		// wait for it.
+		if p.guests.inPod(pod.UID) {
+			p.guests.off(p.vmi.UID)
+			p.kubelet.queue.Add(pod.Namespace + "/" + pod.Name)
+		}
+		return
+	}
+	if !p.alive(pod) {
 		return
 	}
 	domain := p.guests.get(p.vmi.UID)

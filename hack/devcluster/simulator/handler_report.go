@@ -56,10 +56,16 @@ func (p *pass) reportVolumes() {
 	for _, volume := range p.vmi.Spec.Volumes {
 		inSpec[volume.Name] = true
 	}
+	// The place in the spec, not in the status: a disk keeps its name when
+	// others come and go.
+	place := map[string]int{}
+	for i, disk := range p.vmi.Spec.Domain.Devices.Disks {
+		place[disk.Name] = i
+	}
 	for i := range p.vmi.Status.VolumeStatus {
 		volume := &p.vmi.Status.VolumeStatus[i]
 		if volume.HotplugVolume == nil {
-			volume.Target = deviceName("vd", i)
+			volume.Target = deviceName("vd", place[volume.Name])
 			continue
 		}
 		switch {
@@ -72,7 +78,7 @@ func (p *pass) reportVolumes() {
 			volume.Phase, volume.Reason = virtv1.HotplugVolumeMounted, "VolumeMountedToPod"
 			volume.Message = fmt.Sprintf("Volume %s has been mounted in virt-launcher pod", volume.Name)
 		case volume.Phase == virtv1.HotplugVolumeMounted:
-			volume.Target, volume.Phase, volume.Reason = deviceName("sd", i), virtv1.VolumeReady, "VolumeReady"
+			volume.Target, volume.Phase, volume.Reason = deviceName("sd", place[volume.Name]), virtv1.VolumeReady, "VolumeReady"
 			volume.Message = fmt.Sprintf("Successfully attach hotplugged volume %s to VM", volume.Name)
 		}
 	}

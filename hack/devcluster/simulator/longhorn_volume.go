@@ -90,8 +90,17 @@ func (l *longhorn) useOf(volume string) (use, error) {
 	return found, nil
 }
 
+// vmiOf finds the VMI of a launcher, or of the attachment pod of a hot-plugged
+// disk, which a launcher owns.
 func (l *longhorn) vmiOf(pod *corev1.Pod) *virtv1.VirtualMachineInstance {
 	owner := metav1.GetControllerOf(pod)
+	if owner != nil && owner.Kind == "Pod" {
+		object, exists, err := l.pods.GetIndexer().GetByKey(pod.Namespace + "/" + owner.Name)
+		if err != nil || !exists {
+			return nil
+		}
+		owner = metav1.GetControllerOf(object.(*corev1.Pod))
+	}
 	if owner == nil || owner.Kind != virtv1.VirtualMachineInstanceGroupVersionKind.Kind {
 		return nil
 	}
@@ -144,11 +153,18 @@ func (l *longhorn) writeVolume(ctx context.Context, volume *unstructured.Unstruc
 	status := map[string]any{
 		"state": state, "robustness": robustness, "ownerID": owner, "currentNodeID": use.node,
 		"currentMigrationNodeID": use.moves, "kubernetesStatus": kubernetesStatus(volume, use),
+		"conditions": scheduledCondition(volume),
 	}
 	if robustness == "degraded" && text(volume, "status", "robustness") != "degraded" {
 		status["lastDegradedAt"] = time.Now().UTC().Format(time.RFC3339)
 	}
 	return l.write(ctx, "volumes", volume, map[string]any{"nodeID": use.node, "migrationNodeID": use.moves}, status)
+}
+
+// scheduledCondition: every replica of a scenario has found its disk.
+func scheduledCondition(volume *unstructured.Unstructured) []any {
+	past, _, _ := unstructured.NestedSlice(volume.Object, "status", "conditions")
+	return []any{longhornCondition(past, "Scheduled", "True", "", "")}
 }
 
 // robustnessOf counts replicas. Of a volume that nobody has open, or whose engine

@@ -83,3 +83,10 @@ func (m *memory) failures(vmi types.UID) int {
 	defer m.mu.Unlock()
 	return m.content.Failures[vmi]
 }
+
+func (m *memory) forgetFailures(vmi types.UID) error {
+	if m.failures(vmi) == 0 {
+		return nil
+	}
+	return m.change(func(content *memoryContent) { delete(content.Failures, vmi) })
+}

@@ -15,7 +15,7 @@ import (
 func (s *simulator) subscribe() error {
 	_, nodes := s.nodes.AddEventHandler(handlerFor(s.nodeChanged, s.nodeChanged))
 	_, pods := s.pods.AddEventHandler(handlerFor(s.podChanged, s.podGone))
-	_, vmis := s.vmis.AddEventHandler(handlerFor(s.vmiChanged, s.vmiChanged))
+	_, vmis := s.vmis.AddEventHandler(handlerFor(s.vmiChanged, s.vmiGone))
 	if err := errors.Join(nodes, pods, vmis); err != nil {
 		return fmt.Errorf("subscribe to changes: %w", err)
 	}
@@ -110,9 +110,16 @@ func (s *simulator) ownerOf(pod *corev1.Pod) {
 func (s *simulator) vmiChanged(vmi *virtv1.VirtualMachineInstance) {
 	s.handler.loop.queue.Add(vmi.Namespace + "/" + vmi.Name)
 	if vmi.DeletionTimestamp == nil && !vmi.IsFinal() {
-		return
+		return // its launchers go on
 	}
 	for _, key := range keysByIndex(s.pods, indexPodsByController, string(vmi.UID)) {
 		s.kubelet.loop.queue.Add(key)
 	}
+}
+
+func (s *simulator) vmiGone(vmi *virtv1.VirtualMachineInstance) {
+	if err := s.handler.memory.forgetFailures(vmi.UID); err != nil {
+		s.log.Error("failed migrations of a VMI are not forgotten", "vmi", vmi.Name, "error", err)
+	}
+	s.vmiChanged(vmi)
 }
