@@ -11,6 +11,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
+// establishTimeout is far beyond the second or two that it takes.
+const establishTimeout = 2 * time.Minute
+
 // Established waits until the apiserver serves all versions of the CRDs. It looks
 // at discovery, which lists what is established and costs next to nothing, where
 // reading the CRDs' conditions would move megabytes of schemas each time.
@@ -28,7 +31,7 @@ func Established(ctx context.Context, kube kubernetes.Interface, crds []*extv1.C
 			missing[groupVersion][crd.Spec.Names.Plural] = true
 		}
 	}
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, establishTimeout, true, func(ctx context.Context) (bool, error) {
 		for groupVersion, plurals := range missing {
 			var list metav1.APIResourceList
 			// An error is "not yet": the group appears with its first established kind.

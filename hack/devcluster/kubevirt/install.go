@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	extclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,8 +123,7 @@ func (i *Installer) createTrust(ctx context.Context) error {
 		func() error { return create(ctx, core.ConfigMaps(Namespace), i.certs.fill(m.ConfigMaps())) },
 		func() error { return create(ctx, core.Services(Namespace), local(m.Services())) },
 		func() error {
-			_, err := i.kube.SchedulingV1().PriorityClasses().Create(ctx, m.priority, metav1.CreateOptions{})
-			return err
+			return create(ctx, i.kube.SchedulingV1().PriorityClasses(), []*schedulingv1.PriorityClass{m.priority})
 		},
 		func() error {
 			return create(ctx, admission.ValidatingAdmissionPolicies(), m.ValidatingAdmissionPolicies())
@@ -135,29 +136,19 @@ func (i *Installer) createTrust(ctx context.Context) error {
 	)
 }
 
-// Register makes the apiserver send requests to virt-api, which must listen by
-// then. virt-operator's own webhooks are left out, since it does not run.
+// Register makes the apiserver send requests to virt-api, which must listen by then.
 func (i *Installer) Register(ctx context.Context, port int) error {
-	port32 := int32(port) //nolint:gosec // a port
 	m, admission := i.manifests, i.kube.AdmissionregistrationV1()
-	for _, configuration := range m.MutatingWebhookConfigurations() {
+	port32 := int32(port) //nolint:gosec // a port
+	mutating, validating := m.MutatingWebhookConfigurations(), virtAPIsOwn(m.ValidatingWebhookConfigurations())
+	for _, configuration := range mutating {
 		for w := range configuration.Webhooks {
-			configuration.Webhooks[w].ClientConfig.Service.Port = &port32
-			configuration.Webhooks[w].ClientConfig.CABundle = i.certs.caBundle()
-		}
-	}
-	validating := slices.Clone(m.ValidatingWebhookConfigurations())
-	operators := components.NewOpertorValidatingWebhookConfiguration(Namespace).Name
-	for n, configuration := range validating {
-		if configuration.Name == operators {
-			validating = slices.Delete(validating, n, n+1)
-			break
+			i.lead(&configuration.Webhooks[w].ClientConfig, &port32)
 		}
 	}
 	for _, configuration := range validating {
 		for w := range configuration.Webhooks {
-			configuration.Webhooks[w].ClientConfig.Service.Port = &port32
-			configuration.Webhooks[w].ClientConfig.CABundle = i.certs.caBundle()
+			i.lead(&configuration.Webhooks[w].ClientConfig, &port32)
 		}
 	}
 	for _, service := range m.APIServices() {
@@ -166,19 +157,39 @@ func (i *Installer) Register(ctx context.Context, port int) error {
 	}
 	return firstError(
 		func() error { return create(ctx, i.aggregator.ApiregistrationV1().APIServices(), m.APIServices()) },
-		func() error {
-			return create(ctx, admission.MutatingWebhookConfigurations(), m.MutatingWebhookConfigurations())
-		},
+		func() error { return create(ctx, admission.MutatingWebhookConfigurations(), mutating) },
 		func() error { return create(ctx, admission.ValidatingWebhookConfigurations(), validating) },
 	)
 }
 
+// lead points a webhook at the local virt-api.
+func (i *Installer) lead(client *admissionv1.WebhookClientConfig, port *int32) {
+	client.Service.Port = port
+	client.CABundle = i.certs.caBundle()
+}
+
+// virtAPIsOwn leaves out the webhooks of virt-operator, which does not run.
+func virtAPIsOwn(all []*admissionv1.ValidatingWebhookConfiguration) []*admissionv1.ValidatingWebhookConfiguration {
+	operators := components.NewOpertorValidatingWebhookConfiguration(Namespace).Name
+	return slices.DeleteFunc(slices.Clone(all), func(c *admissionv1.ValidatingWebhookConfiguration) bool {
+		return c.Name == operators
+	})
+}
+
+// servingTimeout is far beyond what it takes: virt-api listens already.
+const servingTimeout = time.Minute
+
 // Serving waits until virt-api answers through the apiserver.
 func (i *Installer) Serving(ctx context.Context) error {
-	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		err := i.kube.Discovery().RESTClient().Get().AbsPath("/apis/subresources.kubevirt.io/v1/healthz").Do(ctx).Error()
-		return err == nil, nil
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, servingTimeout, true, func(ctx context.Context) (bool, error) {
+		last = i.kube.Discovery().RESTClient().Get().AbsPath("/apis/subresources.kubevirt.io/v1/healthz").Do(ctx).Error()
+		return last == nil, nil
 	})
+	if err != nil {
+		return fmt.Errorf("virt-api does not answer through the apiserver (%w): %w", err, last)
+	}
+	return nil
 }
 
 // tokenSeconds is how long a component's token is valid: it cannot be renewed.
