@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,8 +31,8 @@ func Detach(ctx context.Context, dir state.Dir, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	if err := os.MkdirAll(string(dir), 0o700); err != nil {
-		return fmt.Errorf("creating the state directory: %w", err)
+	if err := dir.Prepare(); err != nil {
+		return err
 	}
 	name := filepath.Join(string(dir), DetachedLog)
 	log, err := os.Create(name)
@@ -39,10 +40,8 @@ func Detach(ctx context.Context, dir state.Dir, out io.Writer) error {
 		return fmt.Errorf("creating the cluster's log: %w", err)
 	}
 	defer log.Close() //nolint:errcheck // only the child writes to it
-	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
-		return arg == "--detach" || arg == "--detach=true"
-	})
-	cmd := exec.Command(self, args...)
+	// The last value of a flag counts.
+	cmd := exec.Command(self, append(slices.Clone(os.Args[1:]), "--detach=false")...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// A session of its own: it must survive this terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -76,6 +75,9 @@ func follow(ctx context.Context, dir state.Dir, child *os.Process, log string, e
 		}
 		select {
 		case err := <-ended:
+			if err == nil {
+				err = errors.New("it was stopped")
+			}
 			return fmt.Errorf("the cluster did not come up (%w); its report: %s\n%s", err, log, process.Tail(log, 25))
 		case <-ctx.Done():
 			// Nobody waits for it any more.

@@ -53,7 +53,7 @@ func (d Dir) Temp() string { return d.file("tmp") }
 // Home see Temp.
 func (d Dir) Home() string { return d.file("home") }
 
-func (d Dir) lock() string { return d.file("lock") }
+func (d Dir) lock() string { return d.file("devcluster.lock") }
 func (d Dir) info() string { return d.file("cluster.json") }
 
 // contents is everything devcluster ever creates in a state directory: a new
@@ -71,15 +71,9 @@ type Lock struct{ file *os.File }
 
 // Acquire takes the directory for this process, creating it if needed.
 func (d Dir) Acquire() (*Lock, error) {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return nil, fmt.Errorf("creating the state directory: %w", err)
-	}
-	if err := d.checkOurs(); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(d.lock(), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := d.openLock()
 	if err != nil {
-		return nil, fmt.Errorf("opening the lock: %w", err)
+		return nil, err
 	}
 	if err := flockPatiently(f); err != nil {
 		_ = f.Close()
@@ -121,21 +115,35 @@ func flock(f *os.File) error {
 	return err
 }
 
-// checkOurs keeps `up` from clearing a folder that somebody named by mistake.
-func (d Dir) checkOurs() error {
+// Prepare makes the directory a dev cluster's, if it is empty or not there.
+func (d Dir) Prepare() error {
+	f, err := d.openLock()
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// openLock opens the lock, which also marks the directory as a dev cluster's:
+// without it nothing in a folder is touched, lest `up` clears one that somebody
+// named by mistake.
+func (d Dir) openLock() (*os.File, error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return nil, fmt.Errorf("creating the state directory: %w", err)
+	}
 	entries, err := os.ReadDir(string(d))
 	if err != nil {
-		return fmt.Errorf("reading the state directory: %w", err)
+		return nil, fmt.Errorf("reading the state directory: %w", err)
 	}
-	if len(entries) == 0 {
-		return nil
+	_, err = os.Stat(d.lock())
+	if len(entries) > 0 && err != nil {
+		return nil, fmt.Errorf("%s is neither empty nor a dev cluster's: choose another --state-dir", d)
 	}
-	for _, entry := range entries {
-		if entry.Name() == "lock" || entry.Name() == "devcluster.log" {
-			return nil
-		}
+	f, err := os.OpenFile(d.lock(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
-	return fmt.Errorf("%s is neither empty nor a dev cluster's: choose another --state-dir", d)
+	return f, nil
 }
 
 // Reset clears what an earlier cluster left behind: every cluster starts empty.

@@ -40,8 +40,14 @@ func TestAForeignFolderIsNotTaken(t *testing.T) {
 	if err := os.Mkdir(precious, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Dir(dir).Acquire(); err == nil {
-		t.Error("somebody's folder was taken as a state directory")
+	// Twice: a refusal must leave no mark that makes the folder look like ours.
+	for range 2 {
+		if err := Dir(dir).Prepare(); err == nil {
+			t.Error("somebody's folder was prepared as a state directory")
+		}
+		if _, err := Dir(dir).Acquire(); err == nil {
+			t.Error("somebody's folder was taken as a state directory")
+		}
 	}
 	if _, err := os.Stat(precious); err != nil {
 		t.Errorf("its content is gone: %v", err)

@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 )
 
 // Module is one of the two modules below Source.
@@ -113,6 +115,11 @@ func (t Toolchain) run(ctx context.Context, module Module, args ...string) (stri
 	// Without cgo nothing but Go is needed, and all programs share their packages
 	// in the cache. A workspace above would override the modules' own replaces.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	// A build must not go on when this program is killed. The kernel looks at the
+	// thread that forked, which therefore has to stay until the build has ended.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
