@@ -106,6 +106,7 @@ func await[T runtime.Object](t testing.TB, c *Cluster, what, name string, from s
 
 // Eventually asks condition again and again until it returns nil. If it never
 // does, the test fails with the last error, and the cluster's state is in its log.
+// Like everything here that waits, it ends with the test and is not for cleanups.
 func (c *Cluster) Eventually(t testing.TB, what string, condition func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

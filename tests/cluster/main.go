@@ -22,8 +22,9 @@ const EnvStateDir = "DRYDOCK_DEVCLUSTER"
 var shared = &process{}
 
 // Main runs the package's tests and ends the cluster that they used. upFlags are
-// further flags of `devcluster up`; with EnvStateDir they have no effect.
-func Main(m *testing.M, upFlags ...string) int {
+// further flags of `devcluster up`; with EnvStateDir they have no effect. m is a
+// testing.M, or what a program that is no test does with a cluster.
+func Main(m interface{ Run() int }, upFlags ...string) int {
 	shared.flags = upFlags
 	code := m.Run()
 	if err := shared.stop(code != 0); err != nil {
