@@ -19,6 +19,7 @@ require (
 	k8s.io/utils v0.0.0-20261023123148-ca04ba58ecab
 	kubevirt.io/api v1.7.0
 	kubevirt.io/client-go v1.7.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

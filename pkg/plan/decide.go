@@ -77,7 +77,9 @@ func Admit(snapshot *Snapshot, id string) (*Plan, error) {
 		return p, nil
 	}
 	record := &maintenance.NodeRecord{
-		ID: id, Forced: s.forced, Started: metav1.NewTime(s.Now), CordonedBefore: s.Node.Spec.Unschedulable,
+		ID: id, Forced: s.forced, Started: metav1.NewTime(s.Now),
+		// What is cordoned already needs no cordon: an uncordon from here on is a human's.
+		CordonedBefore: s.Node.Spec.Unschedulable, Cordoned: s.Node.Spec.Unschedulable,
 	}
 	for n := range s.Instances {
 		i := &s.Instances[n]
@@ -116,7 +118,11 @@ func (s *situation) askedAgain(p *Plan) {
 	record := face.Record
 	switch {
 	case s.request.Wanted && record.Halted != "":
-		record.Halted, record.Cordoned, record.Started = "", false, metav1.NewTime(s.Now)
+		if record.Halted == maintenance.HaltUncordoned {
+			// Whoever uncordoned ended whatever cordon there was before.
+			record.CordonedBefore, record.Cordoned = s.Node.Spec.Unschedulable, s.Node.Spec.Unschedulable
+		}
+		record.Halted, record.Started = "", metav1.NewTime(s.Now)
 		record.Forced = record.Forced || s.request.Forced
 		face.Phase, face.Status, face.Message = maintenance.PhaseDraining, corev1.ConditionTrue, "resumed on request"
 		p.tell(EventResumed, "the drain is resumed on request"+forcedWord(record.Forced))

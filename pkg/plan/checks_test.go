@@ -1,0 +1,197 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+func engage(node *corev1.Node, status string) {
+	node.Annotations[maintenance.AnnotationStatus] = status
+}
+
+func unready(node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+// cluster makes control planes cp1…, workers w1… and, with wit, a witness for the last
+// control plane.
+func cluster(members, workers int, wit bool) *world {
+	w := newWorld()
+	names := []string{"cp1", "cp2", "cp3", "cp4", "cp5"}
+	for n := range members {
+		node := w.addNode(names[n], true)
+		if wit && n == members-1 {
+			delete(node.Labels, "node-role.kubernetes.io/control-plane")
+			node.Labels["node-role.kubernetes.io/etcd"] = "true"
+			node.Labels["node-role.harvesterhci.io/witness"] = "true"
+			node.Spec.Taints = []corev1.Taint{{Key: "node-role.kubernetes.io/etcd", Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+	for n := range workers {
+		w.addNode([]string{"w1", "w2"}[n], false)
+	}
+	return w
+}
+
+func TestQuorumAndLastNode(t *testing.T) {
+	for name, test := range map[string]struct {
+		members, workers int
+		witness          bool
+		change           func(w *world)
+		target           string
+		force            bool
+		refusedBy        []CheckName
+	}{
+		"three members, all there":                       {members: 3, target: "cp1"},
+		"three members, another is completed":            {members: 3, change: func(w *world) { engage(w.nodes["cp2"], "completed") }, target: "cp1", refusedBy: []CheckName{CheckQuorum}},
+		"three members, another is draining":             {members: 3, change: func(w *world) { engage(w.nodes["cp2"], "running") }, target: "cp1", refusedBy: []CheckName{CheckQuorum}},
+		"three members, another is down":                 {members: 3, change: func(w *world) { unready(w.nodes["cp2"]) }, target: "cp1", refusedBy: []CheckName{CheckQuorum}},
+		"three members, the target itself is down":       {members: 3, change: func(w *world) { unready(w.nodes["cp2"]) }, target: "cp2", force: true},
+		"the target itself is down and not forced":       {members: 3, change: func(w *world) { unready(w.nodes["cp2"]) }, target: "cp2", refusedBy: []CheckName{CheckNode}},
+		"two members and a witness":                      {members: 3, witness: true, target: "cp1"},
+		"the witness":                                    {members: 3, witness: true, target: "cp3"},
+		"the witness while a member is out":              {members: 3, witness: true, change: func(w *world) { engage(w.nodes["cp1"], "running") }, target: "cp3", refusedBy: []CheckName{CheckQuorum}},
+		"five members":                                   {members: 5, target: "cp1"},
+		"five members, one out":                          {members: 5, change: func(w *world) { engage(w.nodes["cp1"], "running") }, target: "cp2"},
+		"five members, two out":                          {members: 5, change: func(w *world) { engage(w.nodes["cp1"], "running"); engage(w.nodes["cp2"], "completed") }, target: "cp3", refusedBy: []CheckName{CheckQuorum}},
+		"two members":                                    {members: 2, target: "cp1", refusedBy: []CheckName{CheckQuorum}},
+		"force does not override quorum":                 {members: 2, target: "cp1", force: true, refusedBy: []CheckName{CheckQuorum}},
+		"a single control plane":                         {members: 1, workers: 2, target: "cp1", refusedBy: []CheckName{CheckQuorum}},
+		"a worker beside a single control plane":         {members: 1, workers: 2, target: "w1"},
+		"a worker, all others cordoned":                  {members: 1, workers: 1, change: func(w *world) { w.nodes["cp1"].Spec.Unschedulable = true }, target: "w1", refusedBy: []CheckName{CheckLastNode}},
+		"a worker, the only other one admitted just now": {members: 0, workers: 2, change: func(w *world) { w.nodes["w2"].Annotations[maintenance.AnnotationNodeRecord] = `{"id":"x"}` }, target: "w1", refusedBy: []CheckName{CheckLastNode}},
+		"a single node":                                  {members: 1, target: "cp1", refusedBy: []CheckName{CheckQuorum, CheckLastNode}},
+		"a member that is cordoned by hand counts":       {members: 3, change: func(w *world) { w.nodes["cp2"].Spec.Unschedulable = true }, target: "cp1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(test.members, test.workers, test.witness)
+			if test.change != nil {
+				test.change(w)
+			}
+			findings, _, err := Check(w.snapshot(test.target), test.force)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var refusedBy []CheckName
+			for _, f := range refusals(findings) {
+				refusedBy = append(refusedBy, f.Check)
+			}
+			if strings.Join(asStrings(refusedBy), " ") != strings.Join(asStrings(test.refusedBy), " ") {
+				t.Errorf("refused by %v, want %v: %+v", refusedBy, test.refusedBy, findings)
+			}
+		})
+	}
+}
+
+func asStrings(names []CheckName) []string {
+	var list []string
+	for _, name := range names {
+		list = append(list, string(name))
+	}
+	return list
+}
+
+// A grant that the node does not show yet counts as much as one that it shows.
+func TestAGrantCountsAsEngaged(t *testing.T) {
+	w := cluster(3, 0, false)
+	snapshot := w.snapshot("cp1")
+	snapshot.Granted = map[string]bool{"cp2": true}
+	findings, _, err := Check(snapshot, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(findings) != 1 || findings[0].Check != CheckQuorum {
+		t.Errorf("found %+v, want a refusal by quorum", findings)
+	}
+}
+
+func TestANodeThatDoesNotExistIsNamed(t *testing.T) {
+	findings, _, err := Check(cluster(3, 0, false).snapshot("n9"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(findings) != 1 || findings[0].Check != CheckNode || !strings.Contains(findings[0].Message, "n9") {
+		t.Errorf("found %+v, want a refusal that names n9", findings)
+	}
+}
+
+func TestAnUpgradeInProgressIsNamed(t *testing.T) {
+	snapshot := cluster(3, 1, false).snapshot("w1")
+	snapshot.Upgrade = "hvst-upgrade-x"
+	findings, _, err := Check(snapshot, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(findings) != 1 || findings[0].Check != CheckUpgrade || !strings.Contains(findings[0].Message, "hvst-upgrade-x") {
+		t.Errorf("found %+v, want a refusal that names the upgrade", findings)
+	}
+}
+
+func TestCapacityIsAWarning(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	w := cluster(3, 1, false)
+	for _, node := range w.nodes {
+		node.Status.Allocatable = list("4", "40Gi")
+	}
+	for name, test := range map[string]struct {
+		requests map[string]corev1.ResourceList
+		warned   int
+	}{
+		"room enough":        {map[string]corev1.ResourceList{"w1": list("2", "60Gi")}, 0},
+		"too little memory":  {map[string]corev1.ResourceList{"w1": list("1", "60Gi"), "cp1": list("1", "30Gi"), "cp2": list("1", "30Gi"), "cp3": list("1", "30Gi")}, 1},
+		"too little of both": {map[string]corev1.ResourceList{"w1": list("4", "60Gi"), "cp1": list("3", "30Gi"), "cp2": list("3", "30Gi"), "cp3": list("3", "30Gi")}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snapshot := w.snapshot("w1")
+			snapshot.Requests = test.requests
+			findings, _, err := Check(snapshot, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(findings) != test.warned || len(refusals(findings)) != 0 {
+				t.Errorf("found %+v, want %d warnings and no refusal", findings, test.warned)
+			}
+		})
+	}
+}
+
+func TestStorageOfOthers(t *testing.T) {
+	user := VolumeUser{Kind: "Deployment", Namespace: "shop", Name: "web"}
+	for name, test := range map[string]struct {
+		volume  Volume
+		change  func(w *world)
+		refused bool
+	}{
+		"the last healthy replica is here":          {volume: Volume{Name: "v", Users: []VolumeUser{user}, Healthy: []string{"w1"}}, refused: true},
+		"another one is healthy elsewhere":          {volume: Volume{Name: "v", Users: []VolumeUser{user}, Healthy: []string{"w1", "w2"}}},
+		"the other one is on a node in maintenance": {volume: Volume{Name: "v", Users: []VolumeUser{user}, Healthy: []string{"w1", "w2"}}, change: func(w *world) { engage(w.nodes["w2"], "running") }, refused: true},
+		"the other one is on a node that is down":   {volume: Volume{Name: "v", Users: []VolumeUser{user}, Healthy: []string{"w1", "w2"}}, change: func(w *world) { unready(w.nodes["w2"]) }, refused: true},
+		"nobody uses it":                            {volume: Volume{Name: "v", Healthy: []string{"w1"}}},
+		"none is healthy anywhere":                  {volume: Volume{Name: "v", Users: []VolumeUser{user}}},
+		"a VM of this node uses it":                 {volume: Volume{Name: "v", Users: []VolumeUser{{Kind: "VirtualMachineInstance", Namespace: "ns", Name: "here"}}, Healthy: []string{"w1"}}},
+		"a VM of another node uses it":              {volume: Volume{Name: "v", Users: []VolumeUser{{Kind: "VirtualMachineInstance", Namespace: "ns", Name: "there"}}, Healthy: []string{"w1"}}, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(3, 2, false)
+			w.addVM("here", "w1", "Shutdown", "Always")
+			w.addVM("there", "w2", "Shutdown", "Always")
+			if test.change != nil {
+				test.change(w)
+			}
+			snapshot := w.snapshot("w1")
+			snapshot.Volumes = []Volume{test.volume}
+			findings, _, err := Check(snapshot, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := len(refusals(findings)) > 0; got != test.refused {
+				t.Errorf("refused is %t, want %t: %+v", got, test.refused, findings)
+			}
+		})
+	}
+}
