@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,8 +118,22 @@ func (p placement) hosts(node *corev1.Node) bool {
 	return !untolerated
 }
 
+// anyHosts remembers the rules that no node satisfies: that takes a look at every node
+// to find out, and VMs that cannot move tend to share the rule that keeps them.
 func (s *situation) anyHosts(rule placement) bool {
-	return slices.ContainsFunc(s.candidates, rule.hosts)
+	if slices.ContainsFunc(s.unplaceable, rule.same) {
+		return false
+	}
+	if slices.ContainsFunc(s.candidates, rule.hosts) {
+		return true
+	}
+	s.unplaceable = append(s.unplaceable, rule)
+	return false
+}
+
+func (p placement) same(other placement) bool {
+	a, b := &p.pod.Spec, &other.pod.Spec
+	return maps.Equal(a.NodeSelector, b.NodeSelector) && reflect.DeepEqual(a.Affinity, b.Affinity) && reflect.DeepEqual(a.Tolerations, b.Tolerations)
 }
 
 // Claims are the names of the PersistentVolumeClaims that a VM's volumes use. A

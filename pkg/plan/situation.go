@@ -16,6 +16,8 @@ type situation struct {
 	// candidates are the other nodes on which VMs can be placed: Ready, schedulable
 	// and out of maintenance.
 	candidates []*corev1.Node
+	// unplaceable are rules that no candidate satisfies, see anyHosts.
+	unplaceable []placement
 }
 
 // observe works a snapshot out. A record that cannot be read is an error: without it
