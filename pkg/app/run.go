@@ -30,7 +30,7 @@ import (
 	"github.com/drydock-dev/drydock/pkg/execute"
 	"github.com/drydock-dev/drydock/pkg/gather"
 	kubevirtcontrollers "github.com/drydock-dev/drydock/pkg/generated/controllers/kubevirt.io"
-	longhorncontrollers "github.com/drydock-dev/drydock/pkg/generated/controllers/longhorn.io"
+	"github.com/drydock-dev/drydock/pkg/harvester"
 	"github.com/drydock-dev/drydock/pkg/kubevirt"
 	"github.com/drydock-dev/drydock/pkg/longhorn"
 	"github.com/drydock-dev/drydock/pkg/nodedrain"
@@ -50,13 +50,14 @@ const workers = 5
 
 // manager is what the parts share.
 type manager struct {
-	options Options
-	config  *rest.Config
-	kube    kubernetes.Interface
-	ready   *readiness
-	metrics *metrics
-	crds    *crds
-	storage atomic.Pointer[longhorn.Reader]
+	options  Options
+	config   *rest.Config
+	kube     kubernetes.Interface
+	ready    *readiness
+	metrics  *metrics
+	crds     *crds
+	storage  atomic.Pointer[longhorn.Reader]
+	upgrades atomic.Pointer[harvester.Upgrades]
 }
 
 // Run runs a manager until the context ends, or its leader lease is lost.
@@ -112,6 +113,7 @@ func (m *manager) run(ctx context.Context) error {
 		return err
 	}
 	go m.crds.follow(ctx, func(ctx context.Context) { m.longhorn(ctx, c) }, longhornCRDs...)
+	go m.crds.follow(ctx, m.harvester, harvester.UpgradeCRD)
 	m.ready.set("")
 	logrus.Info("ready")
 	return lead(ctx, m.kube, m.options, m.metrics, c.Lead)
@@ -150,8 +152,8 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 			Machines: reader, Runs: reader, Platform: reader, Pods: podWatches, Memory: memory,
 			Nodes: coreV1.Node().Cache(), LiveNodes: m.kube.CoreV1().Nodes(),
 			Budgets: budgets.Lister(), Storage: m.volumes,
-			Upgrade: func() string { return "" }, Waiting: memory.Waiting,
-			PossibleIsConsent: func() bool { return !m.crds.established(harvesterCRD) },
+			Upgrade: m.upgrade, Waiting: memory.Waiting,
+			PossibleIsConsent: func() bool { return !m.crds.established(harvester.UpgradeCRD) },
 			Clock:             clock.RealClock{},
 			Config:            plan.Config{DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
 		},
@@ -171,9 +173,6 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 		return factory.Start(ctx, workers)
 	}, nil
 }
-
-// harvesterCRD tells that Harvester is installed.
-const harvesterCRD = "upgrades.harvesterhci.io"
 
 // controllerFactory makes lasso's factory. Of pods only launchers are cached for the
 // whole cluster.
@@ -195,46 +194,4 @@ func (m *manager) recorder(ctx context.Context) record.EventRecorder {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: m.kube.CoreV1().Events("")})
 	return broadcaster.NewRecorder(schemes.All, corev1.EventSource{Component: "drydock"})
-}
-
-// volumes is the source of volumes, nil while Longhorn is not installed.
-func (m *manager) volumes() gather.Storage {
-	if reader := m.storage.Load(); reader != nil {
-		return reader
-	}
-	return nil
-}
-
-// longhorn serves volumes while Longhorn's CRDs are there. Its caches have a factory
-// of their own, since lasso cannot stop a single cache.
-func (m *manager) longhorn(ctx context.Context, c *maintenancecontroller.Controller) {
-	log := logrus.WithField("system", "longhorn")
-	factory, err := controllerFactory(m.config)
-	if err != nil {
-		log.WithError(err).Error("volumes are not checked")
-		return
-	}
-	lh, err := longhorncontrollers.NewFactoryFromConfigWithOptions(m.config, &generic.FactoryOptions{SharedControllerFactory: factory})
-	if err != nil {
-		log.WithError(err).Error("volumes are not checked")
-		return
-	}
-	v1beta2 := lh.Longhorn().V1beta2()
-	reader := longhorn.NewReader(v1beta2)
-	if err := c.WatchStorage(v1beta2.Replica().Informer()); err != nil {
-		log.WithError(err).Error("volumes are not checked")
-		return
-	}
-	// Started, though it has no handlers: lasso queues every event of a cache whose
-	// controller was never started, for ever.
-	if err := factory.Start(ctx, 1); err != nil {
-		log.WithError(err).Error("volumes are not checked")
-		return
-	}
-	m.storage.Store(reader)
-	log.Info("volumes are checked")
-	context.AfterFunc(ctx, func() {
-		m.storage.Store(nil)
-		log.Info("volumes are not checked any more")
-	})
 }
