@@ -2,6 +2,7 @@ package simulator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -92,12 +93,13 @@ func attachOrBoot() (*devcluster, func(), error) {
 
 // boot runs the real command: a cluster whose simulator lives in the test's own
 // process would not show what the command wires wrongly.
-func boot() (dir string, down func(), err error) {
+func boot() (state string, down func(), err error) {
 	down = func() {}
-	if dir, err = os.MkdirTemp("", "simulator-test"); err != nil {
+	dir, err := os.MkdirTemp("", "simulator-test")
+	if err != nil {
 		return "", down, fmt.Errorf("create a state directory: %w", err)
 	}
-	program := filepath.Join(dir, "devcluster")
+	program, state := filepath.Join(dir, "devcluster"), filepath.Join(dir, "state")
 	run := func(name string, arguments ...string) error {
 		command := exec.Command(name, arguments...)
 		command.Dir = ".."
@@ -107,19 +109,17 @@ func boot() (dir string, down func(), err error) {
 		}
 		return nil
 	}
-	if err = run("go", "build", "-o", program, "./cmd/devcluster"); err != nil {
-		return "", down, err
+	if err := run("go", "build", "-o", program, "./cmd/devcluster"); err != nil {
+		return "", down, errors.Join(err, os.RemoveAll(dir))
 	}
-	state := filepath.Join(dir, "state")
-	if err = run(program, "up", "--detach", "--state-dir", state, "--control-planes", "1"); err != nil {
+	// A cluster that does not come up leaves its logs behind, which its error names.
+	if err := run(program, "up", "--detach", "--state-dir", state, "--control-planes", "1"); err != nil {
 		return "", down, err
 	}
 	down = func() {
-		if err := run(program, "down", "--state-dir", state); err != nil {
+		if err := errors.Join(run(program, "down", "--state-dir", state), os.RemoveAll(dir)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			return
 		}
-		os.RemoveAll(dir)
 	}
 	return state, down, nil
 }

@@ -41,10 +41,11 @@ func (h *hosts) reconcile(ctx context.Context, name string) (time.Duration, erro
 		return 0, h.dropHost(name)
 	}
 	node := object.(*corev1.Node)
-	if node.Annotations[annotationHost] != wordTrue || node.DeletionTimestamp != nil {
+	behaviour := settings{annotations: node.Annotations}
+	if behaviour.oneOf(annotationHost, wordTrue, wordFalse) != wordTrue || node.DeletionTimestamp != nil {
+		h.complaints.about(node, node.UID, node.Name, behaviour.bad)
 		return 0, h.dropHost(name)
 	}
-	behaviour := settings{annotations: node.Annotations}
 	current, err := h.adopt(node, &behaviour)
 	if err != nil {
 		return 0, err

@@ -1,6 +1,7 @@
 package simulator_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 )
@@ -140,20 +142,45 @@ func (s *scene) finalPhase(name string, do func()) virtv1.VirtualMachineInstance
 // action calls a VM's subresource: start, stop, restart, migrate.
 func (s *scene) action(name, action string, body any) {
 	s.t.Helper()
+	status, err := s.act(s.t.Context(), name, action, body)
+	s.must(err)
+	if status >= http.StatusMultipleChoices {
+		s.t.Fatalf("%s of VM %s: %s", action, name, http.StatusText(status))
+	}
+}
+
+// eventuallyActs repeats an action that virt-api allows only after it has read
+// a change of its configuration.
+func (s *scene) eventuallyActs(name, action string, body any) {
+	s.t.Helper()
+	s.eventually(action+" of VM "+name, func(ctx context.Context) (string, bool) {
+		status, err := s.act(ctx, name, action, body)
+		return fmt.Sprint(http.StatusText(status), err), err == nil && status < http.StatusMultipleChoices
+	})
+}
+
+// act speaks HTTP, since KubeVirt's own client for subresources pulls in far
+// more than these tests need.
+func (s *scene) act(ctx context.Context, name, action string, body any) (status int, err error) {
 	data, err := json.Marshal(body)
-	s.must(err)
-	client, err := kubeHTTP(s.config)
-	s.must(err)
+	if err != nil {
+		return 0, fmt.Errorf("encode the request: %w", err)
+	}
+	client, err := rest.HTTPClientFor(s.config)
+	if err != nil {
+		return 0, fmt.Errorf("build the HTTP client: %w", err)
+	}
 	url := fmt.Sprintf("%s/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachines/%s/%s", s.config.Host, s.namespace, name, action)
-	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPut, url, bytesReader(data))
-	s.must(err)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(data))
+	if err != nil {
+		return 0, fmt.Errorf("build the request: %w", err)
+	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
-	s.must(err)
-	defer response.Body.Close()
-	if response.StatusCode >= 300 {
-		s.t.Fatalf("%s of VM %s: %s", action, name, response.Status)
+	if err != nil {
+		return 0, fmt.Errorf("%s of VM %s: %w", action, name, err)
 	}
+	return response.StatusCode, response.Body.Close()
 }
 
 // launcher returns the pod in which a VMI runs.
