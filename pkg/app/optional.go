@@ -84,3 +84,14 @@ func (m *manager) upgrade() string {
 	}
 	return ""
 }
+
+// pending names what is installed and not served yet.
+func (m *manager) pending() string {
+	switch {
+	case m.crds.established(longhornCRDs...) && m.storage.Load() == nil:
+		return "Longhorn's volumes are"
+	case m.crds.established(harvester.UpgradeCRD) && m.upgrades.Load() == nil:
+		return "Harvester's upgrades are"
+	}
+	return ""
+}

@@ -41,7 +41,7 @@ var (
 	kubevirtCRDs = []string{
 		"kubevirts.kubevirt.io", "virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io", "virtualmachineinstancemigrations.kubevirt.io",
 	}
-	longhornCRDs = []string{"volumes.longhorn.io", "replicas.longhorn.io", "engines.longhorn.io"}
+	longhornCRDs = []string{"volumes.longhorn.io", "replicas.longhorn.io", "engines.longhorn.io", "settings.longhorn.io"}
 )
 
 // workers is how many nodes, and how many VMs, are looked at at once. A pass never
@@ -152,7 +152,7 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 			Machines: reader, Runs: reader, Platform: reader, Pods: podWatches, Memory: memory,
 			Nodes: coreV1.Node().Cache(), LiveNodes: m.kube.CoreV1().Nodes(),
 			Budgets: budgets.Lister(), Storage: m.volumes,
-			Upgrade: m.upgrade, Waiting: memory.Waiting,
+			Upgrade: m.upgrade, Pending: m.pending, Waiting: memory.Waiting,
 			PossibleIsConsent: func() bool { return !m.crds.established(harvester.UpgradeCRD) },
 			Clock:             clock.RealClock{},
 			Config:            plan.Config{DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},

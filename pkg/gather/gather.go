@@ -66,6 +66,9 @@ type Budgets interface {
 // Storage finds volumes; nil while Longhorn is not installed.
 type Storage interface {
 	Volumes(node string, claims []types.NamespacedName) ([]plan.Volume, error)
+	// Holds says why the storage keeps a pod of its own from being evicted, "" for any
+	// other pod.
+	Holds(pod *corev1.Pod) (string, error)
 }
 
 // Memory is what this process remembers of what it has done.
@@ -86,6 +89,8 @@ type Gatherer struct {
 	Budgets   Budgets
 	// Storage returns the volumes' source, nil while there is none.
 	Storage func() Storage
+	// Pending names what is installed and not known yet, "" for nothing.
+	Pending func() string
 	// Upgrade names a Harvester upgrade in progress, "" for none.
 	Upgrade func() string
 	// Waiting reports that another node has a VM that waits for a migration slot.
@@ -120,7 +125,13 @@ func (g *Gatherer) Node(ctx context.Context, node *corev1.Node, withPods bool) (
 // Live observes a node for admission: the nodes are read from the API server, since
 // their engagement and readiness are what limits are counted by. Everything else is
 // from caches.
+//
+// It fails while a system that is installed is not known yet: a check that is skipped
+// for a moment would let pass what it is there to refuse.
 func (g *Gatherer) Live(ctx context.Context, name string) (*plan.Snapshot, error) {
+	if pending := g.Pending(); pending != "" {
+		return nil, fmt.Errorf("%s not known yet", pending)
+	}
 	list, err := g.LiveNodes.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
@@ -244,7 +255,13 @@ func (g *Gatherer) pods(ctx context.Context, s *plan.Snapshot) error {
 	}
 	s.PodsKnown = known
 	for _, pod := range pods {
-		s.Pods = append(s.Pods, plan.Pod{Pod: pod, Budgets: g.budgets(pod)})
+		p := plan.Pod{Pod: pod, Budgets: g.budgets(pod)}
+		if storage := g.Storage(); storage != nil {
+			if p.Policy, err = storage.Holds(pod); err != nil {
+				return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			}
+		}
+		s.Pods = append(s.Pods, p)
 	}
 	return nil
 }

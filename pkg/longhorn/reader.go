@@ -22,6 +22,7 @@ const (
 	replicaByVolume = "drydock.dev/replica-by-volume"
 	engineByVolume  = "drydock.dev/engine-by-volume"
 	volumeByClaim   = "drydock.dev/volume-by-claim"
+	volumeByNode    = "drydock.dev/volume-by-node"
 )
 
 // Reader answers questions about volumes from caches.
@@ -29,12 +30,13 @@ type Reader struct {
 	volumes  longhorncontrollers.VolumeCache
 	replicas longhorncontrollers.ReplicaCache
 	engines  longhorncontrollers.EngineCache
+	settings longhorncontrollers.SettingCache
 }
 
 // NewReader adds the indexes that a Reader needs; it must be called before the caches
 // start.
 func NewReader(lh longhorncontrollers.Interface) *Reader {
-	r := &Reader{volumes: lh.Volume().Cache(), replicas: lh.Replica().Cache(), engines: lh.Engine().Cache()}
+	r := &Reader{volumes: lh.Volume().Cache(), replicas: lh.Replica().Cache(), engines: lh.Engine().Cache(), settings: lh.Setting().Cache()}
 	r.replicas.AddIndexer(replicaByNode, func(replica *longhornv1.Replica) ([]string, error) {
 		return []string{replica.Spec.NodeID}, nil
 	})
@@ -44,6 +46,7 @@ func NewReader(lh longhorncontrollers.Interface) *Reader {
 	r.engines.AddIndexer(engineByVolume, func(engine *longhornv1.Engine) ([]string, error) {
 		return []string{engine.Spec.VolumeName}, nil
 	})
+	r.volumes.AddIndexer(volumeByNode, indexVolumeByNode)
 	r.volumes.AddIndexer(volumeByClaim, func(volume *longhornv1.Volume) ([]string, error) {
 		status := volume.Status.KubernetesStatus
 		return []string{status.Namespace + "/" + status.PVCName}, nil

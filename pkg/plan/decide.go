@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,35 @@ func (s *situation) outside(p *Plan) {
 	case validating:
 		p.Face = &Face{}
 		p.tell(EventCancelled, "the request was taken back before anything was changed")
+	default:
+		s.withdrawStale(p)
+	}
+}
+
+// Young is how long after its creation a node is looked at for marks that are meant for
+// another node of its name.
+const Young = 10 * time.Minute
+
+// withdrawStale withdraws evacuations that were asked for when another node had this
+// name: its VMs run on where the machine was only registered anew. They are told by
+// launchers that are older than the node.
+func (s *situation) withdrawStale(p *Plan) {
+	if s.Now.Sub(s.Node.CreationTimestamp.Time) > Young {
+		return
+	}
+	for n := range s.Instances {
+		i := &s.Instances[n]
+		older := len(i.Launchers) > 0
+		for _, launcher := range i.Launchers {
+			older = older && launcher.CreationTimestamp.Before(&s.Node.CreationTimestamp)
+		}
+		if !older || i.VMI.Status.EvacuationNodeName != s.Name || i.final() {
+			continue
+		}
+		p.do(Withdraw{VMI: i.VMI, Node: s.Name})
+		if m := i.migration(); m != nil && ours(m, s.Name) && !migrationUnderWay(m) && m.DeletionTimestamp == nil {
+			p.do(DeleteMigration{Migration: m})
+		}
 	}
 }
 

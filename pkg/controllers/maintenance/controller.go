@@ -109,7 +109,7 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 	if err := c.enqueueStopped(name); err != nil {
 		return node, err
 	}
-	if node == nil || idle(node) {
+	if node == nil || idle(node, time.Since(node.CreationTimestamp.Time)) {
 		c.Pods.Forget(name)
 		c.Memory.Forget(name)
 		return node, nil
@@ -128,9 +128,11 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 
 // idle reports a node that neither is in maintenance nor asks for it. Kubelets write
 // their nodes all the time: nothing may be gathered for those.
-func idle(node *corev1.Node) bool {
+//
+// A young node is looked at: another one may have had its name.
+func idle(node *corev1.Node, age time.Duration) bool {
 	_, recorded := node.Annotations[maintenance.AnnotationNodeRecord]
-	return !recorded && !maintenance.ReadRequest(node).Present && maintenance.PhaseOf(node) != maintenance.PhaseValidating
+	return !recorded && !maintenance.ReadRequest(node).Present && maintenance.PhaseOf(node) != maintenance.PhaseValidating && age > plan.Young
 }
 
 // passLimit bounds the requests of one pass together: an API server that does not
