@@ -1,0 +1,92 @@
+# `make help` lists the targets. Go, git and make are all that they need; only `image`
+# needs a program that builds images.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+# Without cgo the programs are static, no C compiler is needed, and the tools share
+# their packages in the Go cache with the programs of the dev cluster.
+export CGO_ENABLED := 0
+# A workspace above the checkout would override the modules' own replaces.
+export GOWORK := off
+
+# Every module of the repository; hack/devcluster/kubernetes and hack/tools hold no
+# code, only versions.
+MODULES := . hack/devcluster hack/devcluster/kubernetes hack/tools
+# Those that hold code.
+CODE := . hack/devcluster
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X github.com/drydock-dev/drydock/pkg/app.Version=$(VERSION)
+IMAGE ?= drydock:$(VERSION)
+
+# What writes into the tree must not run beside what reads it.
+.NOTPARALLEL:
+.PHONY: help build bin/drydock bin/devcluster test verify lint verify-tidy verify-generated vet generate demo bench image
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: bin/drydock bin/devcluster ## Build bin/drydock and bin/devcluster
+
+# The go command knows best what has changed, so these are always asked for. Without
+# -trimpath, which the image has, they share every compiled package with the tests.
+bin/drydock:
+	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/drydock
+
+bin/devcluster:
+	go -C hack/devcluster build -o $(CURDIR)/$@ ./cmd/devcluster
+
+test: ## Run all tests; those against a control plane boot dev clusters of their own
+	@for module in $(CODE); do \
+		echo "go -C $$module test ./..."; \
+		go -C $$module test -timeout 25m ./... || exit 1; \
+	done
+
+verify: vet lint verify-tidy verify-generated ## Check everything that needs no cluster: vet, lint, tidy modules, generated code
+
+vet:
+	@for module in $(CODE); do \
+		echo "go -C $$module vet ./..."; \
+		go -C $$module vet ./... || exit 1; \
+	done
+
+lint: ## Run golangci-lint, arrows and bans included
+	@linter=$$(go -C hack/tools tool -n golangci-lint) || exit 1; \
+	for module in $(CODE); do \
+		echo "golangci-lint in $$module"; \
+		(cd $$module && "$$linter" run --config $(CURDIR)/.golangci.yml ./...) || exit 1; \
+	done
+
+verify-tidy:
+	@for module in $(MODULES); do \
+		echo "go -C $$module mod tidy -diff"; \
+		go -C $$module mod tidy -diff || { echo "$$module/go.mod is not tidy: run 'go -C $$module mod tidy' and commit the result" >&2; exit 1; }; \
+	done
+
+# Into place, not into a temporary folder: what differs is then what to commit.
+verify-generated: generate
+	@test -z "$$(git status --porcelain -- pkg/generated)" || { \
+		git status --short -- pkg/generated >&2; git --no-pager diff --stat -- pkg/generated >&2; \
+		echo "pkg/generated is not what pkg/codegen writes: commit what 'make generate' has just put there" >&2; exit 1; }
+
+generate: ## Write pkg/generated anew
+	env -u GOPATH go run ./pkg/codegen
+
+demo: build ## Boot a dev cluster and take a host with VMs into maintenance and back
+	go run ./hack/demo -bin $(CURDIR)/bin
+
+bench: build ## Measure a drain against its floor and against kubectl drain
+	go run ./tests/bench
+
+# The build context is put together in bin/image, with every dependency in its
+# vendor/, so that the image builds without network; see the Dockerfile. Beside the
+# sources a vendor/ would change how the go command builds everything else.
+image: ## Build the container image IMAGE (default drydock:VERSION)
+	@builder=$$(command -v docker || command -v buildah || command -v podman) || { \
+		echo "make image: needs docker, buildah or podman on PATH" >&2; exit 1; }; \
+	set -e; rm -rf bin/image; mkdir -p bin/image; \
+	cp -R go.mod go.sum cmd pkg bin/image/; \
+	go mod vendor -o bin/image/vendor; \
+	"$$builder" build --build-arg VERSION=$(VERSION) -t $(IMAGE) -f Dockerfile bin/image
