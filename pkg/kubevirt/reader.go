@@ -259,25 +259,30 @@ func (r *Reader) Slots(node string, sent map[types.NamespacedName]string) (plan.
 	if err != nil {
 		return plan.Slots{}, fmt.Errorf("marked VMIs: %w", err)
 	}
-	leaving := make(map[types.NamespacedName]string, len(ongoing)+len(marked))
+	// By VMI, whether it takes a slot of this node as well.
+	leaving := make(map[types.NamespacedName]bool, len(ongoing)+len(marked))
 	for _, m := range ongoing {
 		if vmi, err := r.vmis.Get(m.Namespace, m.Spec.VMIName); err == nil {
-			leaving[types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}] = vmi.Status.NodeName
+			// As KubeVirt counts: a VMI that has arrived holds the slot of the node it came
+			// from until its migration has ended. One that is sent too early finds no slot
+			// and is looked at again only after five seconds.
+			state := vmi.Status.MigrationState
+			leaving[types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}] = vmi.Status.NodeName == node || (state != nil && state.SourceNode == node)
 		}
 	}
 	for _, vmi := range marked {
-		if !external(vmi) {
-			leaving[types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}] = vmi.Status.NodeName
+		if name := (types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}); !external(vmi) {
+			leaving[name] = leaving[name] || vmi.Status.NodeName == node
 		}
 	}
 	for name, from := range sent {
 		if vmi, err := r.vmis.Get(name.Namespace, name.Name); err == nil && vmi.Status.NodeName == from {
-			leaving[name] = from
+			leaving[name] = leaving[name] || from == node
 		}
 	}
 	slots := plan.Slots{Cluster: len(leaving)}
-	for _, from := range leaving {
-		if from == node {
+	for _, here := range leaving {
+		if here {
 			slots.Node++
 		}
 	}
