@@ -14,7 +14,9 @@ import (
 	"github.com/drydock-dev/drydock/pkg/plan"
 )
 
-// progressEvery is the shortest time between two writes that change only the message.
+// progressEvery is how long a new message waits for more to happen before it is
+// written: one VM that has left and the next one that goes bring several changes
+// within a second, which are told in one write.
 const progressEvery = time.Second
 
 // facePatch returns the one patch of nodes/status that turns what the node shows into
@@ -107,21 +109,24 @@ func conditionPatch(current *corev1.NodeCondition, face *plan.Face, now time.Tim
 	return wanted, true
 }
 
-// show writes the face. It returns how long to wait when a progress report comes too
-// soon after the last write; the report is then not written.
+// show writes the face. It returns how long to wait when a progress report is not due
+// yet; the report is then not written.
 func (e *Executor) show(ctx context.Context, node *corev1.Node, face *plan.Face) (wait time.Duration, err error) {
 	now := e.clock.Now()
 	patch, onlyMessage, err := facePatch(node, face, now)
-	if err != nil || patch == nil {
+	if err != nil {
 		return 0, err
 	}
-	if condition := maintenance.Condition(node); onlyMessage && condition != nil {
-		// The condition itself tells when it was last written, also across restarts. Its
-		// time has only seconds.
-		if since := now.Sub(condition.LastHeartbeatTime.Time); since < progressEvery {
-			return progressEvery - max(since, 0), nil
+	if patch == nil {
+		e.memory.told(node.Name)
+		return 0, nil
+	}
+	if onlyMessage && maintenance.Condition(node) != nil {
+		if wait := progressEvery - now.Sub(e.memory.untold(node.Name, now)); wait > 0 {
+			return wait, nil
 		}
 	}
+	e.memory.told(node.Name)
 	if _, err := e.nodes.Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return 0, fmt.Errorf("node %s: %w", node.Name, err)
 	}

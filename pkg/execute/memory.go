@@ -21,6 +21,8 @@ type Memory struct {
 	sent     map[types.NamespacedName]sending
 	starts   map[types.UID]starting
 	waiting  map[string]bool
+	// news is since when a node's message has been out of date.
+	news map[string]time.Time
 }
 
 type remembered struct {
@@ -46,7 +48,7 @@ const sentFor = 10 * time.Second
 func NewMemory() *Memory {
 	return &Memory{
 		attempts: map[types.UID]remembered{}, sent: map[types.NamespacedName]sending{},
-		starts: map[types.UID]starting{}, waiting: map[string]bool{},
+		starts: map[types.UID]starting{}, waiting: map[string]bool{}, news: map[string]time.Time{},
 	}
 }
 
@@ -112,6 +114,23 @@ func (m *Memory) Forget(node string) {
 	maps.DeleteFunc(m.attempts, func(_ types.UID, a remembered) bool { return a.node == node })
 	maps.DeleteFunc(m.sent, func(_ types.NamespacedName, s sending) bool { return s.node == node })
 	delete(m.waiting, node)
+	delete(m.news, node)
+}
+
+// untold returns since when a node's message has been out of date.
+func (m *Memory) untold(node string, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.news[node]; !ok {
+		m.news[node] = now
+	}
+	return m.news[node]
+}
+
+func (m *Memory) told(node string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.news, node)
 }
 
 func (m *Memory) evicted(pod *corev1.Pod, code int, message string, now time.Time) (count int) {
