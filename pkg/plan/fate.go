@@ -79,6 +79,8 @@ const (
 	ReasonEnding Reason = "ShuttingDown"
 	// ReasonArriving: a migration brings it here.
 	ReasonArriving Reason = "MigratingIn"
+	// ReasonDeparted: it lives elsewhere by now, what it left behind is ending.
+	ReasonDeparted Reason = "MovedAway"
 )
 
 func (s *situation) fates() []Fate {
@@ -97,6 +99,9 @@ func (s *situation) fate(i *Instance) Fate {
 	switch {
 	case i.final():
 		f.Verdict, f.Reason = Await, ReasonFinal
+		return f
+	case i.departed(s.Name):
+		f.Verdict, f.Reason, f.Message = Await, ReasonDeparted, "has moved, its old launcher is ending"
 		return f
 	case !i.on(s.Name):
 		f.Verdict, f.Reason, f.Message = Await, ReasonArriving, "is migrating to this node"

@@ -82,6 +82,9 @@ func TestFates(t *testing.T) {
 		"finished":                                           {change: []func(*Instance){func(i *Instance) { i.VMI.Status.Phase = kubevirtv1.Succeeded }}, unforced: Await, forced: Await, reason: ReasonFinal},
 		"shutting down already":                              {change: []func(*Instance){notMigratable, func(i *Instance) { now := metav1.Now(); i.VMI.DeletionTimestamp = &now }}, unforced: Await, forced: Await, reason: ReasonEnding},
 		"on its way here":                                    {change: []func(*Instance){func(i *Instance) { i.VMI.Status.NodeName = "w2" }}, unforced: Await, forced: Await, reason: ReasonArriving},
+		"moved away": {change: []func(*Instance){func(i *Instance) {
+			i.VMI.Status.NodeName, i.VMI.Status.MigrationState = "w2", &kubevirtv1.VirtualMachineInstanceMigrationState{SourceNode: "w1"}
+		}}, unforced: Await, forced: Await, reason: ReasonDeparted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, force := range []bool{false, true} {

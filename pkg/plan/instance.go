@@ -30,6 +30,12 @@ func (i *Instance) on(node string) bool {
 	return len(i.Launchers) > 0
 }
 
+// departed reports that the VMI's latest migration led away from the node.
+func (i *Instance) departed(node string) bool {
+	state, next := i.VMI.Status.MigrationState, i.migration()
+	return !i.on(node) && state != nil && state.SourceNode == node && (next == nil || next.UID == state.MigrationUID)
+}
+
 // migration returns the unfinished migration, nil when there is none. KubeVirt
 // admits only one at a time.
 func (i *Instance) migration() *kubevirtv1.VirtualMachineInstanceMigration {

@@ -54,6 +54,8 @@ func (s *situation) locate(f *Fate) {
 		f.Progress = Ended
 	case f.Reason == ReasonEnding:
 		f.Progress, f.Detail = ShuttingDown, fmt.Sprintf("is shutting down, up to %d s", i.grace())
+	case f.Reason == ReasonDeparted:
+		f.Progress = Migrating
 	case migration != nil:
 		f.Progress = Migrating
 		if message, stuck := i.unschedulable(); stuck {
