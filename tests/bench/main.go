@@ -59,6 +59,9 @@ func run(args []string) int {
 	context.AfterFunc(ctx, stop)
 	code := cluster.Main(program{ctx, o})
 	manager.Remove()
+	if ctx.Err() != nil {
+		return 130
+	}
 	return code
 }
 
@@ -110,6 +113,9 @@ func (p program) Run() int {
 	fmt.Print(times.String())
 	if err == nil && p.plan {
 		err = planning(p.ctx)
+	}
+	if errors.Is(err, errInterrupted) {
+		return 0 // not a failure, after which the cluster's logs would be kept
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
