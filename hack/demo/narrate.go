@@ -64,12 +64,12 @@ func tellVM(before, now *kubevirtv1.VirtualMachine) {
 	if before == nil || now == nil {
 		return
 	}
-	switch was, is := *before.Spec.RunStrategy, *now.Spec.RunStrategy; {
-	case is == was:
-	case is == kubevirtv1.RunStrategyHalted:
+	switch strategy := *now.Spec.RunStrategy; strategy {
+	case *before.Spec.RunStrategy:
+	case kubevirtv1.RunStrategyHalted:
 		say("    %-9s halted, as its label says: %s", now.Name, now.Labels[maintenance.LabelStrategy])
 	default:
-		say("    %-9s to run again: runStrategy %s", now.Name, is)
+		say("    %-9s to run again: runStrategy %s", now.Name, strategy)
 	}
 }
 

@@ -48,10 +48,10 @@ func connect(ctx context.Context, kubeconfig string) (*world, error) {
 	}
 	w := &world{changed: make(chan struct{})}
 	if w.kube, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("Kubernetes client: %w", err)
+		return nil, fmt.Errorf("client of Kubernetes: %w", err)
 	}
 	if w.virt, err = kubevirt.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("KubeVirt client: %w", err)
+		return nil, fmt.Errorf("client of KubeVirt: %w", err)
 	}
 	_, err = w.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
