@@ -22,9 +22,7 @@ func (s *situation) drain(p *Plan) {
 			continue
 		}
 		switch {
-		case f.Verdict == Delete && f.instance.VMI.DeletionTimestamp == nil:
-			p.do(DeleteVMI{VMI: f.instance.VMI})
-		case f.Verdict.stops():
+		case f.Verdict.stops() || f.Verdict == Delete:
 			s.stop(p, f)
 		case f.Verdict == Move && f.Progress == Waiting:
 			queue = append(queue, f)
@@ -35,8 +33,8 @@ func (s *situation) drain(p *Plan) {
 	}
 }
 
-// stop halts a VM once nothing is in the way. Drydock's own evacuation and migration
-// are withdrawn first; a user's migration is awaited.
+// stop halts a VM, or deletes a VMI without one, once nothing is in the way. Drydock's
+// own evacuation and migration are withdrawn first; a user's migration is awaited.
 func (s *situation) stop(p *Plan, f *Fate) {
 	i := f.instance
 	if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) {
@@ -52,6 +50,10 @@ func (s *situation) stop(p *Plan, f *Fate) {
 	if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) {
 		// KubeVirt may create a migration until the mark is gone.
 		f.Progress, f.Detail = Held, "is waiting for its evacuation to be withdrawn"
+		return
+	}
+	if f.Verdict == Delete {
+		p.do(DeleteVMI{VMI: i.VMI})
 		return
 	}
 	p.do(Halt{VM: i.VM, Record: s.stopRecord(f), Forced: f.Source == maintenance.SourceForce})

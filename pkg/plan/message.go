@@ -80,7 +80,7 @@ func (s *situation) left(p *Plan) leftover {
 			l.grace = max(l.grace, f.instance.grace())
 		case f.Progress == Marked || f.Progress == Migrating:
 			l.migrating++
-		case f.Verdict == Delete:
+		case f.Verdict == Delete && f.Progress != Held:
 		default:
 			l.unsent++
 			l.slot++

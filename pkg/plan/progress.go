@@ -98,6 +98,8 @@ func (s *situation) obstruction(i *Instance) string {
 		return fmt.Sprintf("is waiting for migration %s to end", i.migration().Name)
 	case i.conditionTrue(kubevirtv1.VirtualMachineInstanceVolumesChange):
 		return "is waiting for a volume migration to end"
+	case vm == nil:
+		return ""
 	case len(vm.Status.StateChangeRequests) > 0:
 		return "is waiting for KubeVirt to serve a start or stop request"
 	case vm.Status.SnapshotInProgress != nil:
