@@ -15,17 +15,18 @@ type Request struct {
 	Forced bool
 	// Present is true when either annotation is there, whatever its value.
 	Present bool
-	// Problems names each annotation whose value means nothing, with the value and
-	// what is allowed. Such an annotation is left where it is and asks for nothing.
+	// Problems names each annotation that is there and asks for nothing, with its value
+	// and what would ask. Such an annotation is left where it is.
 	Problems []string
 }
 
 // ReadRequest reads the request and force annotations.
 //
 // "true" asks, whatever its case and surrounding blanks, since a person who writes
-// "True" means it; "false" and "" ask for nothing. Any other value asks for nothing
-// and is reported in Problems: guessing at "yes" or "1" could empty a host that
-// nobody meant to empty.
+// "True" means it. Any other value asks for nothing: guessing at "yes" or "1" could
+// empty a host that nobody meant to empty. It is reported in Problems, "false" and ""
+// included, since whoever writes "false" on a node in maintenance may believe that
+// this leaves it.
 func ReadRequest(node *corev1.Node) Request {
 	var r Request
 	r.Wanted = r.read(node, AnnotationRequested)
@@ -39,12 +40,10 @@ func (r *Request) read(node *corev1.Node, key string) bool {
 		return false
 	}
 	r.Present = true
-	switch strings.ToLower(strings.TrimSpace(value)) {
-	case "true":
+	if strings.EqualFold(strings.TrimSpace(value), "true") {
 		return true
-	case "false", "":
-		return false
 	}
-	r.Problems = append(r.Problems, fmt.Sprintf("metadata.annotations[%s]: invalid value %q: only \"true\" asks for something", key, value))
+	r.Problems = append(r.Problems, fmt.Sprintf(
+		"metadata.annotations[%s]: %q asks for nothing, only \"true\" does; removing %s leaves maintenance", key, value, AnnotationStatus))
 	return false
 }
