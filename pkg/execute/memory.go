@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -17,17 +18,12 @@ import (
 // everything that decides is on the objects.
 type Memory struct {
 	mu       sync.Mutex
-	attempts map[types.UID]remembered
+	attempts map[types.UID]plan.Attempt
 	sent     map[types.NamespacedName]sending
 	starts   map[types.UID]starting
 	waiting  map[string]bool
 	// news is since when a node's message has been out of date.
 	news map[string]time.Time
-}
-
-type remembered struct {
-	plan.Attempt
-	node string
 }
 
 type sending struct {
@@ -47,7 +43,7 @@ const sentFor = 10 * time.Second
 // NewMemory returns an empty memory.
 func NewMemory() *Memory {
 	return &Memory{
-		attempts: map[types.UID]remembered{}, sent: map[types.NamespacedName]sending{},
+		attempts: map[types.UID]plan.Attempt{}, sent: map[types.NamespacedName]sending{},
 		starts: map[types.UID]starting{}, waiting: map[string]bool{}, news: map[string]time.Time{},
 	}
 }
@@ -56,11 +52,7 @@ func NewMemory() *Memory {
 func (m *Memory) Attempts() map[types.UID]plan.Attempt {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	attempts := make(map[types.UID]plan.Attempt, len(m.attempts))
-	for uid, a := range m.attempts {
-		attempts[uid] = a.Attempt
-	}
-	return attempts
+	return maps.Clone(m.attempts)
 }
 
 // Sent returns the VMIs that were asked to leave a node a moment ago.
@@ -111,7 +103,7 @@ func (m *Memory) SetWaiting(node string, waiting bool) {
 func (m *Memory) Forget(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.attempts, func(_ types.UID, a remembered) bool { return a.node == node })
+	maps.DeleteFunc(m.attempts, func(_ types.UID, a plan.Attempt) bool { return a.Node == node })
 	maps.DeleteFunc(m.sent, func(_ types.NamespacedName, s sending) bool { return s.node == node })
 	delete(m.waiting, node)
 	delete(m.news, node)
@@ -137,7 +129,10 @@ func (m *Memory) evicted(pod *corev1.Pod, code int, message string, now time.Tim
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := m.attempts[pod.UID]
-	a.Count, a.Last, a.Code, a.Message, a.node = a.Count+1, now, code, message, pod.Spec.NodeName
+	a.Count, a.Last, a.Code, a.Message, a.Node = a.Count+1, now, code, message, pod.Spec.NodeName
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		a.Owner = owner.UID
+	}
 	m.attempts[pod.UID] = a
 	return a.Count
 }
@@ -146,7 +141,7 @@ func (m *Memory) migrated(vmi *kubevirtv1.VirtualMachineInstance, now time.Time)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := m.attempts[vmi.UID]
-	a.Count, a.Last, a.node = a.Count+1, now, vmi.Status.NodeName
+	a.Count, a.Last, a.Node = a.Count+1, now, vmi.Status.NodeName
 	m.attempts[vmi.UID] = a
 }
 

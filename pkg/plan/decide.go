@@ -224,14 +224,14 @@ func (s *situation) work(p *Plan, face *Face) {
 		face.Phase = maintenance.PhaseEvacuating
 		p.tell(EventEvacuating, "nothing is left to evict: "+face.Message)
 	case face.Phase == maintenance.PhaseEvacuating && left.vms == 0 && left.pods == 0:
-		s.complete(p, face)
+		s.complete(p, face, left.returnedSentence())
 	}
 	p.Face = face
 }
 
 // complete starts the VMs that wait for the node to be empty, each once, and ends
 // the drain. A start that fails does not delay it.
-func (s *situation) complete(p *Plan, face *Face) {
+func (s *situation) complete(p *Plan, face *Face, returned string) {
 	if unsafe := checkStorage(s); len(unsafe) > 0 {
 		face.Message = "the node is empty, but must not be taken down: " + sentence(unsafe)
 		return
@@ -240,7 +240,7 @@ func (s *situation) complete(p *Plan, face *Face) {
 	face.Phase, face.MaintainStatus = maintenance.PhaseCompleted, maintenance.StatusCompleted
 	face.Message = s.report()
 	p.WatchPods = false
-	p.tell(EventCompleted, face.Message)
+	p.tell(EventCompleted, face.Message+returned)
 }
 
 // completed keeps watching a node that may be rebooted.

@@ -61,7 +61,7 @@ type leftover struct {
 	vms, pods, unsent                  int
 	migrating, stopping, slot, arrived int
 	grace                              int64
-	named, held                        []string
+	named, held, returned              []string
 }
 
 func (s *situation) left(p *Plan) leftover {
@@ -88,6 +88,10 @@ func (s *situation) left(p *Plan) leftover {
 		s.nameIt(&l, f)
 	}
 	for _, pod := range p.Pods {
+		if pod.Returned {
+			l.returned = append(l.returned, pod.Namespace+"/"+pod.Name)
+			continue
+		}
 		l.pods++
 		if !pod.Leaving {
 			l.unsent++
@@ -132,12 +136,19 @@ func (l leftover) message(s *situation) string {
 		parts = append(parts, pods)
 	}
 	if len(parts) == 0 {
-		return "no VM and no pod is left"
+		return "no VM and no pod is left" + l.returnedSentence()
 	}
 	if !nodeReady(s.Node) && l.vms > 0 {
 		parts = append(parts, "the node is not Ready: its VMs may still be running there")
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(parts, "; ") + l.returnedSentence()
+}
+
+func (l leftover) returnedSentence() string {
+	if len(l.returned) == 0 {
+		return ""
+	}
+	return "; back after their eviction and left alone: " + names(l.returned)
 }
 
 func (l leftover) kinds() string {

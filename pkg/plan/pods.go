@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // PodFate is where a plain pod stands.
@@ -14,6 +15,9 @@ type PodFate struct {
 	Name      string `json:"name"`
 	// Leaving is true once the pod is being deleted.
 	Leaving bool `json:"leaving,omitempty"`
+	// Returned is true when it came back after an eviction: it is left alone and does
+	// not keep the node from being empty.
+	Returned bool `json:"returned,omitempty"`
 	// Detail says what holds it.
 	Detail string `json:"detail,omitempty"`
 }
@@ -41,6 +45,11 @@ func (s *situation) evictPods(p *Plan) {
 			continue
 		}
 		fate := PodFate{Namespace: pod.Namespace, Name: pod.Name}
+		if s.cameBack(pod) {
+			fate.Returned, fate.Detail = true, "came back after its eviction"
+			p.Pods = append(p.Pods, fate)
+			continue
+		}
 		held, again := s.podHeld(pod)
 		fate.Detail = held
 		switch {
@@ -55,6 +64,24 @@ func (s *situation) evictPods(p *Plan) {
 		}
 		p.Pods = append(p.Pods, fate)
 	}
+}
+
+// cameBack reports a pod that its controller put here after another of its pods was
+// evicted from here: it tolerates the cordon, or was never shown to the scheduler. To
+// evict it again would only bring the next one.
+func (s *situation) cameBack(pod *Pod) bool {
+	owner := metav1.GetControllerOf(pod.Pod)
+	if owner == nil {
+		return false
+	}
+	for uid, attempt := range s.Attempts {
+		// Objects know their age in seconds.
+		after := !pod.CreationTimestamp.Time.Before(attempt.Last.Truncate(time.Second))
+		if uid != pod.UID && attempt.Owner == owner.UID && attempt.Node == s.Name && attempt.Code/100 == 2 && after {
+			return true
+		}
+	}
+	return false
 }
 
 // podHeld tells why evicting a pod now would be refused or is under way already, ""

@@ -31,7 +31,12 @@ type OffVM struct {
 const ReportMost = 50
 
 func (s *situation) progress(p *Plan) *Report {
-	report := &Report{PodsLeft: len(p.Pods), Pods: p.Pods[:min(len(p.Pods), ReportMost)]}
+	report := &Report{Pods: p.Pods[:min(len(p.Pods), ReportMost)]}
+	for n := range p.Pods {
+		if !p.Pods[n].Returned {
+			report.PodsLeft++
+		}
+	}
 	for n := range p.VMs {
 		if p.VMs[n].Progress == Ended {
 			continue

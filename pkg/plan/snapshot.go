@@ -98,6 +98,9 @@ type Attempt struct {
 	// Code is the HTTP status of the last answer, Message its text.
 	Code    int
 	Message string
+	// Node is where the pod or VMI was, Owner the UID of the pod's controller.
+	Node  string
+	Owner types.UID
 }
 
 // Slots counts migrations against KubeVirt's limits.
