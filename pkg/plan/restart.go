@@ -170,7 +170,11 @@ func (s *situation) starting(v *StoppedVM) VMPlan {
 		return forget(v, EventVMStaysOff, "was stopped by somebody else; Drydock leaves it alone")
 	}
 	strategy, _ := RunStrategyOf(v.VM)
-	waiting := VMPlan{Waiting: "KubeVirt has not started it yet"}
+	since := s.Now.Sub(v.LastCall)
+	waiting := VMPlan{Waiting: "KubeVirt has not started it yet", Stuck: since >= startPatience}
+	if !waiting.Stuck {
+		waiting.Wake = startPatience - since
+	}
 	var wait time.Duration
 	switch strategy {
 	case kubevirtv1.RunStrategyManual:
@@ -185,7 +189,7 @@ func (s *situation) starting(v *StoppedVM) VMPlan {
 	if v.StartCalls > 0 {
 		wait = backoff(v.StartCalls)
 	}
-	if remaining := wait - s.Now.Sub(v.LastCall); remaining > 0 {
+	if remaining := wait - since; remaining > 0 {
 		waiting.Wake = remaining
 		return waiting
 	}
@@ -194,5 +198,6 @@ func (s *situation) starting(v *StoppedVM) VMPlan {
 	return waiting
 }
 
-// startPatience is how long KubeVirt gets to start a RerunOnFailure VM by itself.
+// startPatience is how long KubeVirt gets to start a VM by itself. After that the
+// owner hears of it: once the node is left, nothing else tells.
 const startPatience = 10 * time.Second
