@@ -198,9 +198,11 @@ func (s *situation) withdraw(p *Plan) bool {
 		if m == nil || s.markedBefore(i) || !ours(m, s.Name) || migrationUnderWay(m) {
 			continue
 		}
-		if m.DeletionTimestamp == nil {
+		switch {
+		case m.DeletionTimestamp == nil:
 			p.do(DeleteMigration{Migration: m})
-		} else {
+		case !nodeUnreachable(s.Node):
+			// On a node that does not answer nobody is left to abort it.
 			p.pending = true
 		}
 	}
