@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,6 +26,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/klog/v2"
 
 	"github.com/drydock-dev/drydock/tests/cluster"
 	"github.com/drydock-dev/drydock/tests/manager"
@@ -54,6 +57,9 @@ func run(args []string) int {
 	if err := flag.CommandLine.Parse(nil); err != nil {
 		return 2
 	}
+	// Watches that end with a measurement are nothing to be told of.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second interrupt ends the program without waiting for the cleaning up.
 	context.AfterFunc(ctx, stop)
