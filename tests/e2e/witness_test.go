@@ -224,3 +224,33 @@ func deleteNode(t *testing.T, c *cluster.Cluster, name string) {
 		t.Fatal(err)
 	}
 }
+
+func recordOf(t *testing.T, node *corev1.Node) *maintenance.NodeRecord {
+	t.Helper()
+	record, err := maintenance.NodeRecordOf(node)
+	if err != nil || record == nil {
+		t.Fatalf("node %s has no record (%v): %s", node.Name, err, brief(node))
+	}
+	return record
+}
+
+func unschedulable(node *corev1.Node) bool { return node.Spec.Unschedulable }
+
+func noRequest(node *corev1.Node) bool {
+	_, requested := node.Annotations[maintenance.AnnotationRequested]
+	_, forced := node.Annotations[maintenance.AnnotationForced]
+	return !requested && !forced
+}
+
+// awaitMigrating waits until a migration of the VM moves memory.
+func awaitMigrating(t *testing.T, c *cluster.Cluster, namespace, name string) {
+	t.Helper()
+	c.Eventually(t, "a migration of "+name+" runs", func(context.Context) error {
+		for _, m := range migrationsOf(t, c, namespace, name) {
+			if m.Status.Phase == virtv1.MigrationRunning {
+				return nil
+			}
+		}
+		return errors.New("none does")
+	})
+}

@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// A human's own hand wins, and is never fought against.
+
+func TestAnUncordonDuringTheDrainStopsItUntilAskedAgain(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host, other := pool.Host(0), pool.Host(1)
+	create(t, big(t, c, ns, "big", pool))
+	history := c.RecordNode(t, host)
+	request(t, c, host)
+	awaitStuck(t, c, ns, "big", host)
+	first := recordOf(t, getNode(t, c, host))
+
+	uncordon(t, c, host)
+	node := awaitMessage(t, c, host, "uncordoned by somebody else")
+	if condition := maintenance.Condition(node); condition.Status != "True" || condition.Reason != string(maintenance.PhaseError) {
+		t.Errorf("the condition is %s/%s, want Error/True", condition.Reason, condition.Status)
+	}
+	if got := node.Annotations[maintenance.AnnotationStatus]; got != maintenance.StatusRunning {
+		t.Errorf("maintain-status is %q, want %q: the node is still engaged", got, maintenance.StatusRunning)
+	}
+	awaitWithdrawn(t, c, ns, "big")
+	audit := c.Audit(t, "drydock")
+	awaitPass(t, c, host)
+	if got := evictions(t, audit, ns); len(got) > 0 {
+		t.Errorf("evictions after the uncordon: %v", got)
+	}
+	node = getNode(t, c, host)
+	if got := cordons(versionsTo(t, history, node)); !slices.Equal(got, []bool{false, true, false}) {
+		t.Errorf("the node was cordoned and uncordoned: %v", got)
+	}
+
+	// Asked again, it goes on where it was, with a new clock.
+	annotate(t, c, other, map[string]string{"sim.drydock.dev/memory": "64Gi"})
+	request(t, c, host)
+	node = awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	second := recordOf(t, node)
+	if second.ID != first.ID || second.Started.Before(&first.Started) || second.Halted != "" {
+		t.Errorf("the record was %+v and is %+v: it should be the same maintenance with a later start", first, second)
+	}
+	awaitRunningOn(t, c, ns, "big", other)
+	leave(t, c, host)
+	node = awaitOut(t, c, host)
+	if got := cordons(versionsTo(t, history, node)); !slices.Equal(got, []bool{false, true, false, true, false}) {
+		t.Errorf("the node was cordoned and uncordoned: %v", got)
+	}
+}
+
+// Who cordoned a node before maintenance and uncordons it meanwhile has changed their
+// mind: resumed and left, it is schedulable.
+func TestAnUncordonTakesBackACordonFromBefore(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	guarded(t, c, ns, "web", host)
+	setUnschedulable(t, c, host, true)
+	request(t, c, host)
+	awaitMessage(t, c, host, "held by PDB "+ns+"/web")
+	uncordon(t, c, host)
+	awaitMessage(t, c, host, "uncordoned by somebody else")
+	request(t, c, host)
+	awaitPhase(t, c, host, maintenance.PhaseDraining)
+	c.AwaitNode(t, host, "cordoned again", unschedulable)
+	leave(t, c, host)
+	if node := awaitOut(t, c, host); node.Spec.Unschedulable {
+		t.Error("the node is cordoned, although its administrator had uncordoned it")
+	}
+}
+
+func TestAnUncordonInMaintenanceIsToldOnceAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	create(t, movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"))
+	history := c.RecordNode(t, host)
+	request(t, c, host)
+	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+
+	uncordon(t, c, host)
+	awaitMessage(t, c, host, "was uncordoned by somebody else")
+	awaitEvent(t, c, "Node", "", host, "MaintenanceUncordoned")
+	awaitPass(t, c, host)
+	awaitPass(t, c, host)
+	if got := countEvents(t, c, "Node", "", host, "MaintenanceUncordoned"); got != 1 {
+		t.Errorf("the uncordon was told %d times", got)
+	}
+	node := getNode(t, c, host)
+	if maintenance.PhaseOf(node) != maintenance.PhaseCompleted || node.Annotations[maintenance.AnnotationStatus] != maintenance.StatusCompleted {
+		t.Errorf("the node shows %s", brief(node))
+	}
+	if vm := getVM(t, c, ns, "later"); marker(vm) != host || !halted(vm) {
+		t.Errorf("the stopped VM shows %s", brief(vm))
+	}
+
+	leave(t, c, host)
+	node = awaitOut(t, c, host)
+	awaitRunningOn(t, c, ns, "later", pool.Hosts...)
+	awaitForgotten(t, c, ns, "later")
+	if got := cordons(versionsTo(t, history, node)); !slices.Equal(got, []bool{false, true, false}) {
+		t.Errorf("the node was cordoned and uncordoned: %v", got)
+	}
+}
+
+func TestAskingAgainChangesNothingAndForceAppliesToWhatIsNotStoppedYet(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	create(t,
+		movable(c, ns, "stopped", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate("sim.drydock.dev/shutdown-seconds", "never").
+			Change(func(vm *virtv1.VirtualMachine) {
+				grace := int64(600)
+				vm.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
+			}),
+		movable(c, ns, "stuck", pool).Annotate("sim.drydock.dev/migration-seconds", "never"))
+	request(t, c, host)
+	c.AwaitVM(t, ns, "stopped", "stopped with a marker", hasMarker)
+	awaitMigrating(t, c, ns, "stuck")
+	// It stops being movable after the cordon: named and waited for, not stopped.
+	setUnschedulable(t, c, pool.Host(1), true)
+	before := awaitMessage(t, c, host, ns+"/stuck no other ready, schedulable node", "shutting down (up to 600 s)")
+
+	request(t, c, host)
+	awaitEvent(t, c, "Node", "", host, "MaintenanceRequestIgnored")
+	after := c.AwaitNode(t, host, "the request is consumed", noRequest)
+	if a, b := recordOf(t, before), recordOf(t, after); a.ID != b.ID || !a.Started.Equal(&b.Started) || b.Forced {
+		t.Errorf("asking again changed the record from %+v to %+v", a, b)
+	}
+	if maintenance.PhaseOf(after) != maintenance.PhaseOf(before) {
+		t.Errorf("asking again changed the phase from %s to %s", maintenance.PhaseOf(before), maintenance.PhaseOf(after))
+	}
+	awaitPass(t, c, host)
+	if vm := getVM(t, c, ns, "stuck"); halted(vm) {
+		t.Error("a VM that cannot move any more was stopped without force")
+	}
+
+	history := c.RecordVM(t, ns, "stuck")
+	annotate(t, c, host, map[string]string{maintenance.AnnotationForced: "true"})
+	awaitEvent(t, c, "Node", "", host, "MaintenanceForced")
+	c.AwaitVM(t, ns, "stuck", "stopped", halted)
+	c.AwaitNoVMI(t, ns, "stuck")
+	annotateVMI(t, c, ns, "stopped", map[string]string{"sim.drydock.dev/shutdown-seconds": "0"})
+	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	if !noRequest(getNode(t, c, host)) {
+		t.Error("the force annotation was not consumed")
+	}
+	never(t, "a VM stopped by force has a marker", versionsTo(t, history, getVM(t, c, ns, "stuck")), hasMarker)
+	if vm := getVM(t, c, ns, "stopped"); marker(vm) != host {
+		t.Errorf("the VM that was stopped before force has marker %q, want %q", marker(vm), host)
+	}
+
+	leave(t, c, host)
+	awaitOut(t, c, host)
+	awaitRunningOn(t, c, ns, "stopped", pool.Hosts...)
+	if vm := awaitForgotten(t, c, ns, "stuck"); !halted(vm) {
+		t.Errorf("the VM stopped by force shows %s", brief(vm))
+	}
+}

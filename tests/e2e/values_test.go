@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// Only "true" asks for something. What else is written there is answered, and empties
+// no host.
+func TestAValueThatIsNotTrueAsksForNothingAndIsAnswered(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		key, value string
+		asks       bool
+	}{
+		{maintenance.AnnotationRequested, "yes", false},
+		{maintenance.AnnotationRequested, "1", false},
+		{maintenance.AnnotationRequested, "false", false},
+		{maintenance.AnnotationForced, "maybe", false},
+		{maintenance.AnnotationRequested, "True", true},
+		{maintenance.AnnotationRequested, " true ", true},
+	} {
+		t.Run(test.key+"="+test.value, func(t *testing.T) {
+			t.Parallel()
+			c := drydock(t)
+			host := c.Pool(t, 2).Host(0)
+			history := c.RecordNode(t, host)
+			annotate(t, c, host, map[string]string{test.key: test.value})
+			if test.asks {
+				awaitPhase(t, c, host, maintenance.PhaseCompleted)
+				return
+			}
+			awaitEvent(t, c, "Node", "", host, "MaintenanceRequestInvalid", test.key, `"`+test.value+`"`)
+			annotate(t, c, host, map[string]string{"test.drydock.dev/touched": "true"})
+			node := c.AwaitNode(t, host, "touched", func(n *corev1.Node) bool { return n.Annotations["test.drydock.dev/touched"] != "" })
+			if got := node.Annotations[test.key]; got != test.value {
+				t.Errorf("the annotation is %q, want it left as it was written", got)
+			}
+			for _, version := range versionsTo(t, history, node) {
+				if maintenance.Condition(version) != nil || version.Spec.Unschedulable {
+					t.Fatalf("the node shows %s", brief(version))
+				}
+			}
+			if got := countEvents(t, c, "Node", "", host, "MaintenanceRequestInvalid"); got != 1 {
+				t.Errorf("the value was answered %d times", got)
+			}
+		})
+	}
+}
