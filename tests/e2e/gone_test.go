@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/tests/cluster"
+)
+
+// recreate makes a Node under the name of one that was deleted, in the same pool.
+func recreate(t *testing.T, c *cluster.Cluster, pool *cluster.Pool, name string) *corev1.Node {
+	t.Helper()
+	c.Eventually(t, "the Node is gone", func(ctx context.Context) error {
+		_, err := c.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	return c.Node(t, name, cluster.Label("test.drydock.dev/pool", pool.Label))
+}
+
+// withoutManager runs something while no manager runs.
+func withoutManager(t *testing.T, c *cluster.Cluster, meanwhile func()) {
+	t.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.manager.Kill()
+	defer func() {
+		if err := c.Kube.CoordinationV1().Leases("harvester-system").Delete(context.WithoutCancel(t.Context()), "drydock", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		launch(t, c)
+	}()
+	meanwhile()
+}
+
+// A node that is deleted in mid-drain takes nothing along and leaves nothing behind
+// for the next node of its name (case 10).
+func TestANodeDeletedInMidDrainLeavesNothingToItsSuccessor(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host, other := pool.Host(0), pool.Host(1)
+	create(t,
+		movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"),
+		movable(c, ns, "soon", pool).Strategy("ShutdownAndRestartAfterEnable"),
+		movable(c, ns, "shut", pool).Strategy("Shutdown"),
+		big(t, c, ns, "big", pool))
+	stopped := []string{"later", "soon", "shut"}
+	request(t, c, host)
+	awaitStuck(t, c, ns, "big", host)
+	for _, name := range stopped {
+		c.AwaitNoVMI(t, ns, name)
+	}
+
+	deleteNode(t, c, host)
+	for _, name := range stopped {
+		if vm := awaitForgotten(t, c, ns, name); !halted(vm) {
+			t.Errorf("%s: %s", name, brief(vm))
+		}
+		awaitEvent(t, c, "VirtualMachine", ns, name, "MaintenanceStaysOff", host)
+	}
+	node := recreate(t, c, pool, host)
+	if maintenance.Condition(node) != nil || maintenance.Engaged(node) || node.Spec.Unschedulable {
+		t.Errorf("the new node shows %s", brief(node))
+	}
+	awaitWithdrawn(t, c, ns, "big")
+
+	// The new node's own maintenance starts clean.
+	setRunStrategy(t, c, ns, "later", "Always")
+	awaitRunningOn(t, c, ns, "later", host)
+	request(t, c, host)
+	annotate(t, c, other, map[string]string{"sim.drydock.dev/memory": "64Gi"})
+	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	if vm := getVM(t, c, ns, "later"); marker(vm) != host {
+		t.Errorf("the VM shows %s", brief(vm))
+	}
+	for _, name := range []string{"soon", "shut"} {
+		if vm := getVM(t, c, ns, name); !halted(vm) {
+			t.Errorf("%s was started by the maintenance of a node that only shares a name: %s", name, brief(vm))
+		}
+	}
+	leave(t, c, host)
+	awaitOut(t, c, host)
+	awaitRunningOn(t, c, ns, "later", pool.Hosts...)
+	for _, name := range []string{"soon", "shut"} {
+		if vm := getVM(t, c, ns, name); !halted(vm) {
+			t.Errorf("%s was started: %s", name, brief(vm))
+		}
+	}
+}
+
+// What happened while nobody looked is found at the start.
+func TestANodeDeletedWhileTheManagerIsDownIsNoticed(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 3)
+	gone, replaced := pool.Host(0), pool.Host(1)
+	on := func(name, host string) *cluster.VM {
+		return c.VM(ns, name).On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable")
+	}
+	create(t, on("gone", gone), on("replaced", replaced))
+	for _, host := range []string{gone, replaced} {
+		request(t, c, host)
+		awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	}
+	withoutManager(t, c, func() {
+		deleteNode(t, c, gone)
+		deleteNode(t, c, replaced)
+		recreate(t, c, pool, replaced)
+	})
+	for name, host := range map[string]string{"gone": gone, "replaced": replaced} {
+		if vm := awaitForgotten(t, c, ns, name); !halted(vm) {
+			t.Errorf("%s: %s", name, brief(vm))
+		}
+		awaitEvent(t, c, "VirtualMachine", ns, name, "MaintenanceStaysOff", "is off", host)
+	}
+	node := getNode(t, c, replaced)
+	if node.Spec.Unschedulable || maintenance.Engaged(node) {
+		t.Errorf("the new node shows %s", brief(node))
+	}
+}
