@@ -186,13 +186,16 @@ func (c *Controller) admit(ctx context.Context, name string) error {
 			return err
 		}
 		snapshot.Granted = prune(page, snapshot)
-		id := string(uuid.NewUUID())
-		p, err := plan.Admit(snapshot, id)
+		grant, granted := page.Grants[name]
+		if !granted {
+			grant = execute.Grant{ID: string(uuid.NewUUID())}
+		}
+		p, err := plan.Admit(snapshot, grant.ID)
 		if err != nil {
 			return err
 		}
-		if p.Face != nil && p.Face.Record != nil {
-			page.Grants[name] = execute.Grant{UID: snapshot.Node.UID, ID: id}
+		if p.Face != nil && p.Face.Record != nil && !granted {
+			page.Grants[name] = execute.Grant{UID: snapshot.Node.UID, ID: grant.ID}
 			if err := c.Ledger.Write(ctx, page); apierrors.IsConflict(err) {
 				continue
 			} else if err != nil {
@@ -208,7 +211,9 @@ func (c *Controller) admit(ctx context.Context, name string) error {
 }
 
 // prune drops the grants that the nodes show by now, or that their requests no longer
-// stand behind, and returns the nodes that the rest counts as engaged.
+// stand behind, and returns the nodes that the rest counts as engaged. A grant of the
+// node itself is left by a manager that died before the node could show it: whoever
+// decided since has counted it, so it can be used.
 func prune(page *execute.Page, snapshot *plan.Snapshot) map[string]bool {
 	pending := map[string]types.UID{}
 	for _, node := range snapshot.Nodes {
@@ -218,11 +223,11 @@ func prune(page *execute.Page, snapshot *plan.Snapshot) map[string]bool {
 	}
 	granted := map[string]bool{}
 	for name, grant := range page.Grants {
-		if uid, ok := pending[name]; !ok || uid != grant.UID || name == snapshot.Name {
+		if uid, ok := pending[name]; !ok || uid != grant.UID {
 			delete(page.Grants, name)
 			continue
 		}
-		granted[name] = true
+		granted[name] = name != snapshot.Name
 	}
 	return granted
 }
