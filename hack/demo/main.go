@@ -41,6 +41,7 @@ func run(ctx context.Context, bin string) (err error) {
 	if err != nil {
 		return fmt.Errorf("folder for the cluster: %w", err)
 	}
+	interrupted := ctx
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	stage := &stage{bin: bin, dir: dir, fail: fail}
@@ -51,6 +52,10 @@ func run(ctx context.Context, bin string) (err error) {
 		if err == nil {
 			clock.print()
 			err = os.RemoveAll(dir)
+			return
+		}
+		if interrupted.Err() != nil {
+			err = errors.Join(errors.New("interrupted; everything was stopped"), os.RemoveAll(dir))
 			return
 		}
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
