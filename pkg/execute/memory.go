@@ -145,6 +145,18 @@ func (m *Memory) migrated(vmi *kubevirtv1.VirtualMachineInstance, now time.Time)
 	m.attempts[vmi.UID] = a
 }
 
+// Reserve counts the VMIs that a plan sends away as sent, before it is carried out.
+func (m *Memory) Reserve(actions []plan.Action, now time.Time) {
+	for _, action := range actions {
+		if a, ok := action.(plan.Evict); ok && a.VMI != nil {
+			m.sending(a.VMI, a.Pod.Spec.NodeName, now)
+		}
+		if a, ok := action.(plan.Migrate); ok {
+			m.sending(a.VMI, a.VMI.Status.NodeName, now)
+		}
+	}
+}
+
 func (m *Memory) sending(vmi *kubevirtv1.VirtualMachineInstance, node string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -194,15 +194,21 @@ func (g *Gatherer) snapshot(name string, nodes []*corev1.Node) (*plan.Snapshot, 
 	if s.KubeVirt, err = g.Platform.Config(); err != nil {
 		return nil, err
 	}
-	if s.Migrations, err = g.Platform.Slots(name, g.Memory.Sent(s.Now)); err != nil {
+	if err := g.Slots(s); err != nil {
 		return nil, err
 	}
-	s.Migrations.OthersWaiting = g.Waiting(name)
 	s.Attempts = g.Memory.Attempts()
 	for i := range s.Stopped {
 		g.Memory.Recall(&s.Stopped[i])
 	}
 	return s, g.volumes(s)
+}
+
+// Slots counts the migrations anew.
+func (g *Gatherer) Slots(s *plan.Snapshot) (err error) {
+	s.Migrations, err = g.Platform.Slots(s.Name, g.Memory.Sent(s.Now))
+	s.Migrations.OthersWaiting = g.Waiting(s.Name)
+	return err
 }
 
 func (g *Gatherer) volumes(s *plan.Snapshot) error {

@@ -3,6 +3,7 @@ package maintenance
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 type Gatherer interface {
 	Node(ctx context.Context, node *corev1.Node, withPods bool) (*plan.Snapshot, error)
 	Live(ctx context.Context, name string) (*plan.Snapshot, error)
+	Slots(s *plan.Snapshot) error
 	VM(vm *kubevirtv1.VirtualMachine) (*plan.Snapshot, *plan.StoppedVM, error)
 }
 
@@ -66,6 +68,8 @@ type Controller struct {
 	ctx     context.Context
 	leading atomic.Bool
 	told    told
+	// deciding is held while a plan is made, see decide.
+	deciding sync.Mutex
 }
 
 // Register adds the handlers. The context ends all passes.
@@ -146,7 +150,7 @@ func (c *Controller) pass(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	p, err := plan.Decide(snapshot)
+	p, err := c.decide(snapshot)
 	if err != nil {
 		return err
 	}
@@ -154,6 +158,22 @@ func (c *Controller) pass(ctx context.Context, node *corev1.Node) error {
 		return c.admit(ctx, node.Name)
 	}
 	return c.carryOut(ctx, snapshot.Node, p)
+}
+
+// decide makes one plan at a time, and what it sends counts before the next one is
+// made: two nodes that saw the same free slot would both take it, and KubeVirt looks
+// at a migration that found none only every five seconds.
+func (c *Controller) decide(snapshot *plan.Snapshot) (*plan.Plan, error) {
+	c.deciding.Lock()
+	defer c.deciding.Unlock()
+	if err := c.Gatherer.Slots(snapshot); err != nil {
+		return nil, err
+	}
+	p, err := plan.Decide(snapshot)
+	if err == nil {
+		c.Memory.Reserve(p.Actions, snapshot.Now)
+	}
+	return p, err
 }
 
 func (c *Controller) carryOut(ctx context.Context, node *corev1.Node, p *plan.Plan) error {
