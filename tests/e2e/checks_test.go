@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/tests/cluster"
+)
+
+// awaitRefusal waits for the answer to a request on a node and returns its text; the
+// node is as it was before.
+func awaitRefusal(t *testing.T, c *cluster.Cluster, node string, texts ...string) string {
+	t.Helper()
+	refused := awaitMessage(t, c, node, append(texts, "refused")...)
+	condition := maintenance.Condition(refused)
+	if condition.Status != corev1.ConditionFalse || condition.Reason != string(maintenance.PhaseError) {
+		t.Errorf("the condition is %s/%s, want Error/False", condition.Reason, condition.Status)
+	}
+	if maintenance.Engaged(refused) || !noRequest(refused) {
+		t.Errorf("a refused node shows %s", brief(refused))
+	}
+	awaitEvent(t, c, "Node", "", node, "MaintenanceRefused", condition.Message)
+	return condition.Message
+}
+
+// Cases 11 and 12: each VM that cannot move is named with its own reason before
+// anything is touched; force stops exactly those.
+func TestARequestIsRefusedWithTheReasonOfEachVMThatCannotMove(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host, other := pool.Host(0), pool.Host(1)
+	create(t,
+		movable(c, ns, "device", pool).Annotate("sim.drydock.dev/not-live-migratable", "HostDeviceNotLiveMigratable: VMI uses a PCI host device"),
+		movable(c, ns, "disk", pool).Annotate("sim.drydock.dev/not-live-migratable", "DisksNotLiveMigratable: container disk"),
+		movable(c, ns, "selector", pool).Change(func(vm *virtv1.VirtualMachine) {
+			vm.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
+		}),
+		c.VM(ns, "affinity").On(host).EvictionStrategy(virtv1.EvictionStrategyLiveMigrate).Change(func(vm *virtv1.VirtualMachine) {
+			vm.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}},
+				}}},
+			}
+		}),
+		movable(c, ns, "healthy", pool))
+	blocked := []string{"device", "disk", "selector", "affinity"}
+	history := c.RecordNode(t, host)
+
+	request(t, c, host)
+	message := awaitRefusal(t, c, host,
+		"VM "+ns+"/device cannot be live-migrated: HostDeviceNotLiveMigratable", "VM "+ns+"/disk cannot be live-migrated: DisksNotLiveMigratable",
+		"VM "+ns+"/selector no other ready", "VM "+ns+"/affinity no other ready", "kubectl label vm -n "+ns)
+	if strings.Contains(message, "healthy") {
+		t.Errorf("the VM that can move is named: %s", message)
+	}
+	never(t, "a refused node was cordoned", versionsTo(t, history, getNode(t, c, host)), unschedulable)
+
+	force(t, c, host)
+	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	awaitRunningOn(t, c, ns, "healthy", other)
+	awaitMessage(t, c, host, "off until somebody starts them: "+ns+"/affinity, "+ns+"/device, "+ns+"/disk, "+ns+"/selector")
+	for _, name := range blocked {
+		if vm := getVM(t, c, ns, name); !halted(vm) || hasMarker(vm) {
+			t.Errorf("%s: %s", name, brief(vm))
+		}
+	}
+	leave(t, c, host)
+	awaitOut(t, c, host)
+	for _, name := range blocked {
+		if vm := awaitForgotten(t, c, ns, name); !halted(vm) {
+			t.Errorf("%s: %s", name, brief(vm))
+		}
+	}
+}
+
+// Case 17: KubeVirt says that it can migrate, and no other host has its CPU.
+func TestAVMWhoseCPUExistsNowhereElseIsFoundBeforehand(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns := c.Namespace(t)
+	pool := c.Pool(t, 1, cluster.Annotation("sim.drydock.dev/cpu-model", "OnlyHere"))
+	other := pool.Label + "-other"
+	c.Node(t, other, cluster.Label("test.drydock.dev/pool", pool.Label))
+	create(t, movable(c, ns, "a", pool).Change(func(vm *virtv1.VirtualMachine) {
+		vm.Spec.Template.Spec.Domain.CPU = &virtv1.CPU{Model: "OnlyHere"}
+	}))
+	host := pool.Host(0)
+	request(t, c, host)
+	awaitRefusal(t, c, host, "VM "+ns+"/a no other ready")
+}
+
+// Memory is no pre-check, since only the scheduler knows: its reason is shown.
+func TestAVMThatFitsNowhereElseIsNamedWithTheSchedulersReason(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	annotate(t, c, pool.Host(1), map[string]string{"sim.drydock.dev/memory": "40Gi"})
+	c.AwaitNode(t, pool.Host(1), "is small", func(n *corev1.Node) bool { return n.Status.Allocatable.Memory().Value() <= 40<<30 })
+	create(t, movable(c, ns, "b", pool).Change(func(vm *virtv1.VirtualMachine) {
+		vm.Spec.Template.Spec.Domain.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("60Gi")
+	}))
+	history := c.RecordVM(t, ns, "b")
+	request(t, c, host)
+	awaitStuck(t, c, ns, "b", host)
+	leave(t, c, host)
+	awaitOut(t, c, host)
+	never(t, "the VM was stopped", versionsTo(t, history, getVM(t, c, ns, "b")), halted)
+	awaitRunningOn(t, c, ns, "b", host)
+}
+
+// Case 13: a VM that asks to be shut down never blocks, whatever else is wrong.
+func TestAVMThatIsShutDownNeverBlocks(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host, other := pool.Host(0), pool.Host(1)
+	sole, elsewhere := volume(t, c, ns, "sole", host), volume(t, c, ns, "elsewhere", host)
+	create(t,
+		movable(c, ns, "a", pool).Strategy("Shutdown").Annotate("sim.drydock.dev/not-live-migratable", "HostDeviceNotLiveMigratable: VMI uses a PCI host device"),
+		movable(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterDisable").Claim("sole"),
+		movable(c, ns, "e", pool).Strategy("ShutdownAndRestartAfterEnable").Change(func(vm *virtv1.VirtualMachine) {
+			vm.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
+		}),
+		c.VM(ns, "c").On(other).PinnedTo(pool).Strategy("Shutdown").Claim("elsewhere"))
+	awaitHealthy(t, c, sole, 1)
+	awaitHealthy(t, c, elsewhere, 1)
+
+	// A VM elsewhere would lose its disk, whatever its strategy.
+	request(t, c, host)
+	message := awaitRefusal(t, c, host, "volume "+elsewhere, ns+"/c", "last healthy replica")
+	for _, name := range []string{"a", "b", "e"} {
+		if strings.Contains(message, "VM "+ns+"/"+name) {
+			t.Errorf("a VM that asks to be shut down blocks: %s", message)
+		}
+	}
+	setRunStrategy(t, c, ns, "c", virtv1.RunStrategyHalted)
+	c.AwaitNoVMI(t, ns, "c")
+
+	request(t, c, host)
+	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	awaitMessage(t, c, host, ns+"/b", "off until somebody starts them: "+ns+"/a", ns+"/e", "only healthy copy", sole, "remove no")
+	for name, want := range map[string]string{"a": "", "b": host, "e": host} {
+		if vm := getVM(t, c, ns, name); !halted(vm) || marker(vm) != want {
+			t.Errorf("%s: %s, want marker %q", name, brief(vm), want)
+		}
+	}
+	leave(t, c, host)
+	awaitOut(t, c, host)
+	for _, name := range []string{"b", "e"} {
+		awaitRunningOn(t, c, ns, name, pool.Hosts...)
+		awaitForgotten(t, c, ns, name)
+	}
+	if vm := awaitForgotten(t, c, ns, "a"); !halted(vm) {
+		t.Errorf("a: %s", brief(vm))
+	}
+}
+
+// Case 14, by the contract: force stops every VM with a shutdown strategy for good.
+func TestForceKeepsWhatItStopsOff(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host, other := pool.Host(0), pool.Host(1)
+	create(t, forceable(c, ns, pool)...)
+	request(t, c, host)
+	awaitRefusal(t, c, host, ns+"/c", "a device")
+	force(t, c, host)
+	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	awaitMessage(t, c, host, "off until somebody starts them: "+ns+"/a, "+ns+"/b, "+ns+"/c")
+	awaitRunningOn(t, c, ns, "d", other)
+	leave(t, c, host)
+	awaitOut(t, c, host)
+	awaitPass(t, c, host)
+	for _, name := range []string{"a", "b", "c"} {
+		if vm := awaitForgotten(t, c, ns, name); !halted(vm) || vm.Status.Created {
+			t.Errorf("%s: %s", name, brief(vm))
+		}
+	}
+}
+
+func forceable(c *cluster.Cluster, ns string, pool *cluster.Pool) []*cluster.VM {
+	const stays = "sim.drydock.dev/not-live-migratable"
+	return []*cluster.VM{
+		movable(c, ns, "a", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
+		movable(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterEnable"),
+		movable(c, ns, "c", pool).Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
+		movable(c, ns, "d", pool),
+	}
+}
