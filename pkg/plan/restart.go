@@ -146,6 +146,8 @@ func (s *situation) cannotStartElsewhere(v *StoppedVM) string {
 // start restores the run strategy once it is certain that nothing runs the VM still.
 func (s *situation) start(v *StoppedVM) VMPlan {
 	switch {
+	case !nodeReady(s.Node) && !hasTaint(s.Node, corev1.TaintNodeOutOfService):
+		return VMPlan{Waiting: fmt.Sprintf("node %s is not Ready and may still run it", s.Name), Stuck: true}
 	case v.VMI != nil:
 		return VMPlan{Waiting: "it is still shutting down"}
 	case v.VM.Status.RunStrategy != kubevirtv1.RunStrategyHalted:
@@ -153,8 +155,6 @@ func (s *situation) start(v *StoppedVM) VMPlan {
 		return VMPlan{Waiting: "KubeVirt has not seen the stop yet"}
 	case len(v.VM.Status.StateChangeRequests) > 0:
 		return VMPlan{Waiting: "KubeVirt is still serving a start or stop request"}
-	case !nodeReady(s.Node) && !hasTaint(s.Node, corev1.TaintNodeOutOfService):
-		return VMPlan{Waiting: fmt.Sprintf("node %s is not Ready and may still run it", s.Name), Stuck: true}
 	}
 	record := *v.Record
 	record.Starting = true
