@@ -1,0 +1,96 @@
+package limits
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/tests/manager"
+)
+
+// Case 14, as the newer proposal has it: force only widens what may be stopped.
+func TestForceHonoursTheStrategyWhereThePolicySaysSo(t *testing.T) {
+	c, m := drydock(t, "--force-policy", "honor-strategy")
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host, other := pool.Host(0), pool.Host(1)
+	const stays = "sim.drydock.dev/not-live-migratable"
+	create(t,
+		vm(c, ns, "a", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
+		vm(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterEnable"),
+		vm(c, ns, "c", pool).Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
+		vm(c, ns, "d", pool))
+	before := c.RecordVMI(t, ns, "d")
+
+	annotate(t, c, host, map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationForced: "true"})
+	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	if a := getVM(t, c, ns, "a"); marker(a) != host || !halted(a) {
+		t.Errorf("a has marker %q, want it stopped with %q", marker(a), host)
+	}
+	awaitRunning(t, c, ns, "b", other)
+	awaitRunning(t, c, ns, "d", other)
+	for _, version := range before.Versions() {
+		if version.UID != before.Versions()[0].UID {
+			t.Error("d was stopped instead of moved")
+			break
+		}
+	}
+	awaitMessage(t, c, host, "started on leaving: "+ns+"/a", "off until somebody starts them: "+ns+"/c")
+	leave(t, c, host)
+	awaitOut(t, c, host)
+	awaitRunning(t, c, ns, "a", pool.Hosts...)
+	awaitForgotten(t, c, ns, "a")
+	if vm := awaitForgotten(t, c, ns, "c"); !halted(vm) {
+		t.Error("c was stopped by force and is started without anybody's asking")
+	}
+
+	// The log speaks as the enhancement's test plan has it.
+	for _, want := range []struct{ text, vm string }{
+		{"attempting to place node in maintenance mode", ""},
+		{"force stopping VM", "c"},
+		{"migration of pod owned by VM " + ns + "/a is skipped because of the label harvesterhci.io/maintain-mode-strategy", "a"},
+		{"restarting the VM that was temporary shut down for maintenance mode", "b"},
+		{"restarting the VM that was shut down in maintenance mode", "a"},
+	} {
+		if _, err := m.AwaitLine(func(l manager.Line) bool {
+			return strings.HasPrefix(l.Message, want.text) && (want.vm == "" || l.VM == want.vm)
+		}); err != nil {
+			t.Errorf("the log has no line %q about VM %q", want.text, want.vm)
+		}
+	}
+}
+
+// Case 20: something has to remain on which anything can be placed.
+func TestTheLastNodeIsRefusedWithForceAsWell(t *testing.T) {
+	c, _ := drydock(t)
+	pool := c.Pool(t, 2)
+	host, other := pool.Host(0), pool.Host(1)
+	nodes, err := c.Kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		if node.Name == host || node.Spec.Unschedulable {
+			continue
+		}
+		patchNode(t, c, node.Name, map[string]any{"spec": map[string]any{"unschedulable": true}})
+		defer patchNode(t, c, node.Name, map[string]any{"spec": map[string]any{"unschedulable": nil}})
+	}
+	for _, forced := range []string{"", "true"} {
+		annotate(t, c, host, map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationForced: forced})
+		node := c.AwaitNode(t, host, "refused", func(n *corev1.Node) bool {
+			_, asks := n.Annotations[maintenance.AnnotationRequested]
+			return !asks && holds(message(n), []string{"refused", "no other node would remain ready, schedulable and out of maintenance"})
+		})
+		if node.Spec.Unschedulable || maintenance.Engaged(node) {
+			t.Errorf("a refused node is engaged: %v", node.Annotations)
+		}
+	}
+	patchNode(t, c, other, map[string]any{"spec": map[string]any{"unschedulable": nil}})
+	request(t, c, host)
+	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	leave(t, c, host)
+	awaitOut(t, c, host)
+}

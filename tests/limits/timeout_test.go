@@ -1,0 +1,167 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/tests/cluster"
+)
+
+// Case 5: a drain that cannot end says so, keeps its clock, and can be left or resumed.
+func TestADrainIsGivenUpAtItsLimitAndSaysWhatHeldIt(t *testing.T) {
+	const limit = 8 * time.Second
+	c, m := drydock(t, "--drain-timeout", limit.String())
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	deaf := vm(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate("sim.drydock.dev/shutdown-seconds", "never")
+	create(t, deaf.Change(func(vm *virtv1.VirtualMachine) { vm.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr(600) }))
+	guarded(t, c, ns, "web", host)
+
+	request(t, c, host)
+	started := recordOf(t, awaitPhase(t, c, host, maintenance.PhaseDraining)).Started
+	c.AwaitVM(t, ns, "later", "stopped", halted)
+	m.succeed(t, c)
+	node := awaitMessage(t, c, host, "timed out after 8s", ns+"/web", "held by PDB "+ns+"/web", "shutting down (up to 600 s)", ns+"/later",
+		maintenance.AnnotationStatus)
+	condition := maintenance.Condition(node)
+	if condition.Status != corev1.ConditionTrue || condition.Reason != string(maintenance.PhaseError) {
+		t.Errorf("the condition is %s/%s, want Error/True", condition.Reason, condition.Status)
+	}
+	if got := recordOf(t, node).Started; !got.Equal(&started) {
+		t.Errorf("the clock began at %s and begins at %s after a restart", started, got)
+	}
+	if took := condition.LastTransitionTime.Sub(started.Time); took < limit {
+		t.Errorf("given up after %s, the limit is %s", took, limit)
+	}
+	if !node.Spec.Unschedulable || node.Annotations[maintenance.AnnotationStatus] != maintenance.StatusRunning {
+		t.Errorf("the node is engaged no more: %v", node.Annotations)
+	}
+	awaitEvent(t, c, "Node", "", host, "MaintenanceError", "timed out", "web")
+
+	// Nothing more is evicted although it could be, and what is under way goes on.
+	audit := c.Audit(t, "drydock")
+	allow(t, c, ns, "web")
+	if vm := getVM(t, c, ns, "later"); marker(vm) != host || !halted(vm) {
+		t.Errorf("the VM that was being stopped has marker %q", marker(vm))
+	}
+
+	// Left, the VM is due: it comes back as soon as it is off, from itself alone.
+	leave(t, c, host)
+	if node := awaitOut(t, c, host); node.Spec.Unschedulable {
+		t.Error("the node has left and is still cordoned")
+	}
+	for _, request := range audit.Requests(t) {
+		if request.Subresource == "eviction" && request.Namespace == ns {
+			t.Errorf("after the limit: %s", request)
+		}
+	}
+	if vm := getVM(t, c, ns, "later"); marker(vm) != host {
+		t.Errorf("a VM that still has to be started has marker %q", marker(vm))
+	}
+	annotateVMI(t, c, ns, "later", map[string]any{"sim.drydock.dev/shutdown-seconds": "0"})
+	awaitForgotten(t, c, ns, "later")
+	awaitRunning(t, c, ns, "later", pool.Hosts...)
+}
+
+func TestADrainGivenUpIsResumedWithANewClock(t *testing.T) {
+	c, _ := drydock(t, "--drain-timeout", "5s")
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	guarded(t, c, ns, "web", host)
+	request(t, c, host)
+	first := recordOf(t, awaitMessage(t, c, host, "timed out after 5s"))
+
+	// What held it is gone; that alone resumes nothing.
+	allow(t, c, ns, "web")
+	awaitMessage(t, c, host, "timed out after 5s", "1 pods left")
+	request(t, c, host)
+	second := recordOf(t, awaitPhase(t, c, host, maintenance.PhaseCompleted))
+	if second.ID != first.ID || !first.Started.Before(&second.Started) {
+		t.Errorf("the record was %+v and is %+v: it should be the same maintenance with a later start", first, second)
+	}
+	leave(t, c, host)
+	awaitOut(t, c, host)
+}
+
+func ptr(n int64) *int64 { return &n }
+
+// guarded makes a pod on a host whose budget never lets it go.
+func guarded(t *testing.T, c *cluster.Cluster, namespace, name, host string) {
+	t.Helper()
+	labels, none := map[string]string{"app": name}, intstr.FromInt32(1)
+	_, err := c.Kube.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "main", Image: "none"}}, NodeSelector: map[string]string{corev1.LabelHostname: host},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Kube.PolicyV1().PodDisruptionBudgets(namespace).Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &none, Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Eventually(t, "the pod is ready and its budget knows it", func(ctx context.Context) error {
+		budget, err := c.Kube.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && budget.Status.CurrentHealthy == 0 {
+			err = errors.New("it counts no healthy pod")
+		}
+		return err
+	})
+}
+
+// allow lets the budget's pod go.
+func allow(t *testing.T, c *cluster.Cluster, namespace, name string) {
+	t.Helper()
+	patch(t, map[string]any{"spec": map[string]any{"minAvailable": 0}}, func(ctx context.Context, raw []byte) error {
+		_, err := c.Kube.PolicyV1().PodDisruptionBudgets(namespace).Patch(ctx, name, types.MergePatchType, raw, metav1.PatchOptions{})
+		return err
+	})
+	c.Eventually(t, "the budget allows a disruption", func(ctx context.Context) error {
+		budget, err := c.Kube.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && budget.Status.DisruptionsAllowed == 0 && budget.Status.ObservedGeneration < budget.Generation {
+			err = errors.New("it allows none")
+		}
+		return err
+	})
+}
+
+func annotateVMI(t *testing.T, c *cluster.Cluster, namespace, name string, annotations map[string]any) {
+	t.Helper()
+	patch(t, map[string]any{"metadata": map[string]any{"annotations": annotations}}, func(ctx context.Context, raw []byte) error {
+		_, err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(namespace).Patch(ctx, name, types.MergePatchType, raw, metav1.PatchOptions{})
+		return err
+	})
+}
+
+func getVM(t *testing.T, c *cluster.Cluster, namespace, name string) *virtv1.VirtualMachine {
+	t.Helper()
+	vm, err := c.KubeVirt.KubevirtV1().VirtualMachines(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vm
+}
+
+func recordOf(t *testing.T, node *corev1.Node) *maintenance.NodeRecord {
+	t.Helper()
+	record, err := maintenance.NodeRecordOf(node)
+	if err != nil || record == nil {
+		t.Fatalf("node %s has no record (%v)", node.Name, err)
+	}
+	return record
+}
