@@ -68,8 +68,9 @@ type Controller struct {
 	ctx     context.Context
 	leading atomic.Bool
 	told    told
-	// deciding is held while a plan is made, see decide.
-	deciding sync.Mutex
+	// deciding is held while a plan is made, see decide, and admitting while a request
+	// is decided about, see grant.
+	deciding, admitting sync.Mutex
 }
 
 // Register adds the handlers. The context ends all passes.
@@ -193,17 +194,29 @@ func (c *Controller) carryOut(ctx context.Context, node *corev1.Node, p *plan.Pl
 // was faster; more than a handful of deciders do not exist.
 const admissionTries = 10
 
-// admit decides about a request; see execute.Ledger for why two never both pass a
-// limit of one.
+// admit decides about a request, and carries the decision out.
 func (c *Controller) admit(ctx context.Context, name string) error {
+	p, node, err := c.grant(ctx, name)
+	if err != nil || node == nil {
+		return err
+	}
+	return c.carryOut(ctx, node, p)
+}
+
+// grant decides about a request; see execute.Ledger for why two never both pass a limit
+// of one. Within this process one decides after the other: each that is overtaken
+// reads all nodes anew. The node is nil when there is nothing to carry out.
+func (c *Controller) grant(ctx context.Context, name string) (*plan.Plan, *corev1.Node, error) {
+	c.admitting.Lock()
+	defer c.admitting.Unlock()
 	for range admissionTries {
 		page, err := c.Ledger.Read(ctx)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		snapshot, err := c.Gatherer.Live(ctx, name)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		snapshot.Granted = prune(page, snapshot)
 		grant, granted := page.Grants[name]
@@ -211,23 +224,20 @@ func (c *Controller) admit(ctx context.Context, name string) error {
 			grant = execute.Grant{ID: string(uuid.NewUUID())}
 		}
 		p, err := plan.Admit(snapshot, grant.ID)
-		if err != nil {
-			return err
+		if err != nil || p.Face == nil {
+			return nil, nil, err
 		}
-		if p.Face != nil && p.Face.Record != nil && !granted {
+		if p.Face.Record != nil && !granted {
 			page.Grants[name] = execute.Grant{UID: snapshot.Node.UID, ID: grant.ID}
 			if err := c.Ledger.Write(ctx, page); apierrors.IsConflict(err) {
 				continue
 			} else if err != nil {
-				return err
+				return nil, nil, err
 			}
 		}
-		if p.Face == nil || snapshot.Node == nil {
-			return nil
-		}
-		return c.carryOut(ctx, snapshot.Node, p)
+		return p, snapshot.Node, nil
 	}
-	return fmt.Errorf("node %s: admission was overtaken %d times", name, admissionTries)
+	return nil, nil, fmt.Errorf("node %s: admission was overtaken %d times", name, admissionTries)
 }
 
 // prune drops the grants that the nodes show by now, or that their requests no longer
