@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -23,6 +24,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Tests wait far more than they compute, so many run side by side whatever the
+	// number of cores; the command line still overrides it.
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
 	code := cluster.Main(m)
 	manager.Remove()
 	os.Exit(code)
