@@ -21,7 +21,7 @@ type Memory struct {
 	attempts map[types.UID]plan.Attempt
 	sent     map[types.NamespacedName]sending
 	starts   map[types.UID]starting
-	waiting  map[string]bool
+	waiting  map[string]int
 	// news is since when a node's message has been out of date.
 	news map[string]time.Time
 }
@@ -44,7 +44,7 @@ const sentFor = 10 * time.Second
 func NewMemory() *Memory {
 	return &Memory{
 		attempts: map[types.UID]plan.Attempt{}, sent: map[types.NamespacedName]sending{},
-		starts: map[types.UID]starting{}, waiting: map[string]bool{}, news: map[string]time.Time{},
+		starts: map[types.UID]starting{}, waiting: map[string]int{}, news: map[string]time.Time{},
 	}
 }
 
@@ -75,25 +75,26 @@ func (m *Memory) Recall(v *plan.StoppedVM) {
 	v.StartCalls, v.LastCall = s.calls, s.last
 }
 
-// Waiting reports that a node other than the given one has a VM that waits for a
-// migration slot.
-func (m *Memory) Waiting(node string) bool {
+// Waiting counts, for each node other than the given one that has any, the VMs that
+// wait for a migration slot.
+func (m *Memory) Waiting(node string) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for other := range m.waiting {
+	var counts []int
+	for other, count := range m.waiting {
 		if other != node {
-			return true
+			counts = append(counts, count)
 		}
 	}
-	return false
+	return counts
 }
 
-// SetWaiting records whether a node has such a VM.
-func (m *Memory) SetWaiting(node string, waiting bool) {
+// SetWaiting records how many such VMs a node has.
+func (m *Memory) SetWaiting(node string, count int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if waiting {
-		m.waiting[node] = true
+	if count > 0 {
+		m.waiting[node] = count
 	} else {
 		delete(m.waiting, node)
 	}

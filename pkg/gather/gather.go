@@ -93,8 +93,8 @@ type Gatherer struct {
 	Pending func() string
 	// Upgrade names a Harvester upgrade in progress, "" for none.
 	Upgrade func() string
-	// Waiting reports that another node has a VM that waits for a migration slot.
-	Waiting func(node string) bool
+	// Waiting counts the VMs of each other node that wait for a migration slot.
+	Waiting func(node string) []int
 	// PossibleIsConsent is plan.Config.PossibleIsConsent, asked each time, since
 	// Harvester's CRDs may come and go.
 	PossibleIsConsent func() bool
@@ -207,7 +207,7 @@ func (g *Gatherer) snapshot(name string, nodes []*corev1.Node) (*plan.Snapshot, 
 // Slots counts the migrations anew.
 func (g *Gatherer) Slots(s *plan.Snapshot) (err error) {
 	s.Migrations, err = g.Platform.Slots(s.Name, g.Memory.Sent(s.Now))
-	s.Migrations.OthersWaiting = g.Waiting(s.Name)
+	s.Migrations.Waiting = g.Waiting(s.Name)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package kubevirt
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/rancher/wrangler/v3/pkg/generic"
@@ -56,7 +57,7 @@ func TestSlots(t *testing.T) {
 				sent[types.NamespacedName{Namespace: "ns", Name: "a"}] = c.sent
 			}
 			r := &Reader{vmis: vmis, migrations: migrations}
-			if got, err := r.Slots("w1", sent); err != nil || got != c.want {
+			if got, err := r.Slots("w1", sent); err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%+v, %v; want %+v", got, err, c.want)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
@@ -82,12 +83,25 @@ func (s *situation) markedBefore(i *Instance) bool {
 
 const waitingForSlot = "is waiting for a migration slot"
 
+// yieldAgain is when a node looks again that left a slot to another one.
+const yieldAgain = time.Second
+
 // dispatch hands out evictions and own migrations as KubeVirt's slots become free,
 // rather than all at once: KubeVirt looks at a migration that found no slot only
 // every five seconds, and a VM without a target would hold one for minutes. VMs
 // whose migrations failed come last, and step back while others wait.
+//
+// When the cluster's slots are what is short, each node with more VMs that wait may
+// take one first. A node has only a few slots of its own: one that comes last and still
+// has all of its VMs would keep the others waiting at the end, with slots idle.
 func (s *situation) dispatch(p *Plan, queue []*Fate) {
-	free := min(s.KubeVirt.MigrationsPerNode-s.Migrations.Node, s.KubeVirt.MigrationsPerCluster-s.Migrations.Cluster)
+	own, cluster, ahead := s.KubeVirt.MigrationsPerNode-s.Migrations.Node, s.KubeVirt.MigrationsPerCluster-s.Migrations.Cluster, 0
+	for _, waiting := range s.Migrations.Waiting {
+		if waiting > len(queue) {
+			ahead++
+		}
+	}
+	free := min(own, cluster-ahead)
 	failed := func(f *Fate) int {
 		count, _ := f.instance.failures(s.Name, s.record.Started.Time)
 		return count
@@ -115,9 +129,16 @@ func (s *situation) dispatch(p *Plan, queue []*Fate) {
 		s.send(p, f)
 		if f.Means != ByExternal {
 			free--
+			own--
 		}
 	}
-	s.stepBack(p, waiting > 0 || s.Migrations.OthersWaiting)
+	if own > 0 {
+		p.Waiting = waiting
+	}
+	if ahead > 0 && p.Waiting > 0 {
+		p.wake(yieldAgain)
+	}
+	s.stepBack(p, waiting > 0 || len(s.Migrations.Waiting) > 0)
 }
 
 // send starts one move.

@@ -32,6 +32,9 @@ type Plan struct {
 	WatchPods bool
 	// Wake is when time alone changes the plan, after Snapshot.Now; 0 for never.
 	Wake time.Duration
+	// Waiting is how many VMs wait for a slot of the cluster: the node's own would allow
+	// another.
+	Waiting int
 
 	pending bool
 }
@@ -125,14 +128,4 @@ func (p *Plan) wake(after time.Duration) {
 	if p.Wake == 0 || after < p.Wake {
 		p.Wake = after
 	}
-}
-
-// QueueWaits reports that some VM waits for a migration slot.
-func (p *Plan) QueueWaits() bool {
-	for n := range p.VMs {
-		if p.VMs[n].Detail == waitingForSlot {
-			return true
-		}
-	}
-	return false
 }

@@ -109,9 +109,9 @@ type Slots struct {
 	Cluster int
 	// Node counts those that leave this node.
 	Node int
-	// OthersWaiting is true when another draining node has a VM that waits for a
-	// slot.
-	OthersWaiting bool
+	// Waiting counts, for each other draining node that has any, the VMs that wait for a
+	// slot of the cluster; see Plan.Waiting.
+	Waiting []int
 }
 
 // Volume is a Longhorn volume and its replicas.

@@ -173,6 +173,7 @@ func (c *Controller) decide(snapshot *plan.Snapshot) (*plan.Plan, error) {
 	p, err := plan.Decide(snapshot)
 	if err == nil {
 		c.Memory.Reserve(p.Actions, snapshot.Now)
+		c.Memory.SetWaiting(snapshot.Name, p.Waiting)
 	}
 	return p, err
 }
@@ -183,7 +184,6 @@ func (c *Controller) carryOut(ctx context.Context, node *corev1.Node, p *plan.Pl
 	if wake > 0 {
 		c.Nodes.EnqueueAfter(node.Name, wake)
 	}
-	c.Memory.SetWaiting(node.Name, p.QueueWaits())
 	if !p.WatchPods {
 		c.Pods.Forget(node.Name)
 	}
