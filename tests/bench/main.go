@@ -109,6 +109,9 @@ func (p program) Run() int {
 	began := time.Now()
 	var times waits
 	err := task(p.ctx, "bench", func(t *attempt) {
+		if err := build(); err != nil {
+			t.Fatal(err)
+		}
 		for n, s := range p.scenarios {
 			// The one who comes first is a different one each time: caches are cold for it.
 			results := p.measure(t, s, n)

@@ -166,6 +166,16 @@ func drydock(t *attempt, s *scene) func() {
 	}
 }
 
+// build builds what is run, so that nothing is built while others are measured, and all
+// of one run is of one state of the source.
+func build() error {
+	if err := manager.Build(); err != nil {
+		return err
+	}
+	_, err := findKubectl()
+	return err
+}
+
 // settle returns once the user has sent nothing for a while: a manager that has just
 // started still fills caches, and events are sent in the background.
 func (s *scene) settle(t *attempt) {

@@ -1,0 +1,8 @@
+package manager
+
+// Build builds the program that Start and Launch run, unless it is there already. They
+// do so themselves; this is for whoever measures time.
+func Build() error {
+	_, err := build()
+	return err
+}
