@@ -30,6 +30,7 @@ func lead(ctx context.Context, client kubernetes.Interface, o Options, m *metric
 		if err := start(); err != nil {
 			return err
 		}
+		logrus.Info("leading")
 		<-ctx.Done()
 		return nil
 	}
@@ -53,12 +54,13 @@ func lead(ctx context.Context, client kubernetes.Interface, o Options, m *metric
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
-				logrus.WithField("identity", identity).Info("leading")
 				m.leader.Set(1)
 				if err := start(); err != nil {
 					failed <- err
 					cancel()
+					return
 				}
+				logrus.WithField("identity", identity).Info("leading")
 			},
 			OnStoppedLeading: func() { m.leader.Set(0) },
 		},

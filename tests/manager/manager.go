@@ -226,6 +226,9 @@ func (m *Manager) Log() string {
 // PID is its process id.
 func (m *Manager) PID() int { return m.cmd.Process.Pid }
 
+// Ended is closed when the process has ended.
+func (m *Manager) Ended() <-chan struct{} { return m.ended }
+
 // Kill ends it with SIGKILL, at whatever instruction it is, and waits for its end.
 func (m *Manager) Kill() {
 	_ = m.cmd.Process.Kill()
