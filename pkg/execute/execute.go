@@ -88,7 +88,7 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 	}
 	wake := p.Wake
 	if p.Face != nil {
-		wait, err := e.show(ctx, node, withFailures(p.Face, failures))
+		wait, err := e.show(ctx, node, withFailures(p.Face, failures), len(p.Events) > 0)
 		if err != nil {
 			return wake, errors.Join(append(failures, err)...)
 		}

@@ -110,8 +110,9 @@ func conditionPatch(current *corev1.NodeCondition, face *plan.Face, now time.Tim
 }
 
 // show writes the face. It returns how long to wait when a progress report is not due
-// yet; the report is then not written.
-func (e *Executor) show(ctx context.Context, node *corev1.Node, face *plan.Face) (wait time.Duration, err error) {
+// yet; the report is then not written. What an event tells is written at once: the plan
+// sees from the message that it was told.
+func (e *Executor) show(ctx context.Context, node *corev1.Node, face *plan.Face, telling bool) (wait time.Duration, err error) {
 	now := e.clock.Now()
 	patch, onlyMessage, err := facePatch(node, face, now)
 	if err != nil {
@@ -121,7 +122,7 @@ func (e *Executor) show(ctx context.Context, node *corev1.Node, face *plan.Face)
 		e.memory.told(node.Name)
 		return 0, nil
 	}
-	if onlyMessage && maintenance.Condition(node) != nil {
+	if onlyMessage && !telling && maintenance.Condition(node) != nil {
 		if wait := progressEvery - now.Sub(e.memory.untold(node.Name, now)); wait > 0 {
 			return wait, nil
 		}

@@ -21,7 +21,8 @@ func (c *countedPatches) Patch(context.Context, string, types.PatchType, []byte,
 	return &corev1.Node{}, nil
 }
 
-// Progress is told once for all that happens within a second, a transition at once.
+// Progress is told once for all that happens within a second, a transition or what an
+// event tells at once.
 func TestProgressIsCoalesced(t *testing.T) {
 	var patches countedPatches
 	clock := clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -37,18 +38,21 @@ func TestProgressIsCoalesced(t *testing.T) {
 		phase   maintenance.Phase
 		patches countedPatches
 		wait    time.Duration
+		telling bool
 	}{
-		{0, "3 of 3 VMs left", maintenance.PhaseDraining, 0, 0},
-		{0, "2 of 3 VMs left", maintenance.PhaseDraining, 0, time.Second},
-		{400 * time.Millisecond, "2 of 3 VMs left: 1 migrating", maintenance.PhaseDraining, 0, 600 * time.Millisecond},
-		{600 * time.Millisecond, "2 of 3 VMs left: 1 migrating", maintenance.PhaseDraining, 1, 0},
+		{0, "3 of 3 VMs left", maintenance.PhaseDraining, 0, 0, false},
+		{0, "2 of 3 VMs left", maintenance.PhaseDraining, 0, time.Second, false},
+		{400 * time.Millisecond, "2 of 3 VMs left: 1 migrating", maintenance.PhaseDraining, 0, 600 * time.Millisecond, false},
+		{600 * time.Millisecond, "2 of 3 VMs left: 1 migrating", maintenance.PhaseDraining, 1, 0, false},
 		// The cache does not show that write yet.
-		{time.Millisecond, "2 of 3 VMs left: 1 migrating", maintenance.PhaseDraining, 1, time.Second},
-		{0, "nothing is left to evict", maintenance.PhaseEvacuating, 2, 0},
+		{time.Millisecond, "2 of 3 VMs left: 1 migrating", maintenance.PhaseDraining, 1, time.Second, false},
+		{0, "nothing is left to evict", maintenance.PhaseEvacuating, 2, 0, false},
+		// An event that the message keeps from being told again must not wait for it.
+		{time.Millisecond, "uncordoned", maintenance.PhaseDraining, 3, 0, true},
 	} {
 		clock.SetTime(clock.Now().Add(step.after))
 		face := &plan.Face{Phase: step.phase, Status: corev1.ConditionTrue, Message: step.message, Record: record}
-		wait, err := e.show(t.Context(), node, face)
+		wait, err := e.show(t.Context(), node, face, step.telling)
 		if err != nil {
 			t.Fatal(err)
 		}
