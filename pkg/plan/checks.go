@@ -11,6 +11,7 @@ import (
 // CheckName is the stable, machine-readable name of a pre-check.
 type CheckName string
 
+// The pre-checks.
 const (
 	CheckQuorum   CheckName = "Quorum"
 	CheckLastNode CheckName = "LastNode"
