@@ -179,9 +179,10 @@ func TestForceKeepsWhatItStopsOff(t *testing.T) {
 	awaitOut(t, c, host)
 	awaitPass(t, c, host)
 	for _, name := range []string{"a", "b", "c"} {
-		if vm := awaitForgotten(t, c, ns, name); !halted(vm) || vm.Status.Created {
+		if vm := awaitForgotten(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s: %s", name, brief(vm))
 		}
+		c.AwaitNoVMI(t, ns, name)
 	}
 }
 

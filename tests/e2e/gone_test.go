@@ -25,21 +25,6 @@ func recreate(t *testing.T, c *cluster.Cluster, pool *cluster.Pool, name string)
 	return c.Node(t, name, cluster.Label("test.drydock.dev/pool", pool.Label))
 }
 
-// withoutManager runs something while no manager runs.
-func withoutManager(t *testing.T, c *cluster.Cluster, meanwhile func()) {
-	t.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.manager.Kill()
-	defer func() {
-		if err := c.Kube.CoordinationV1().Leases("harvester-system").Delete(context.WithoutCancel(t.Context()), "drydock", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		launch(t, c)
-	}()
-	meanwhile()
-}
-
 // A node that is deleted in mid-drain takes nothing along and leaves nothing behind
 // for the next node of its name (case 10).
 func TestANodeDeletedInMidDrainLeavesNothingToItsSuccessor(t *testing.T) {
@@ -93,36 +78,5 @@ func TestANodeDeletedInMidDrainLeavesNothingToItsSuccessor(t *testing.T) {
 		if vm := getVM(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s was started: %s", name, brief(vm))
 		}
-	}
-}
-
-// What happened while nobody looked is found at the start.
-func TestANodeDeletedWhileTheManagerIsDownIsNoticed(t *testing.T) {
-	t.Parallel()
-	c := drydock(t)
-	ns, pool := c.Namespace(t), c.Pool(t, 3)
-	gone, replaced := pool.Host(0), pool.Host(1)
-	on := func(name, host string) *cluster.VM {
-		return c.VM(ns, name).On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable")
-	}
-	create(t, on("gone", gone), on("replaced", replaced))
-	for _, host := range []string{gone, replaced} {
-		request(t, c, host)
-		awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	}
-	withoutManager(t, c, func() {
-		deleteNode(t, c, gone)
-		deleteNode(t, c, replaced)
-		recreate(t, c, pool, replaced)
-	})
-	for name, host := range map[string]string{"gone": gone, "replaced": replaced} {
-		if vm := awaitForgotten(t, c, ns, name); !halted(vm) {
-			t.Errorf("%s: %s", name, brief(vm))
-		}
-		awaitEvent(t, c, "VirtualMachine", ns, name, "MaintenanceStaysOff", "is off", host)
-	}
-	node := getNode(t, c, replaced)
-	if node.Spec.Unschedulable || maintenance.Engaged(node) {
-		t.Errorf("the new node shows %s", brief(node))
 	}
 }

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// shared is the manager that the tests of this package share. It is killed and started
-// again by some of them, which the others must not notice.
+// shared is the manager that the tests of this package share. None of them kills it:
+// what it had not told yet would be missed by another.
 var shared struct {
 	mu         sync.Mutex
 	manager    *manager.Manager
@@ -87,19 +87,6 @@ func launch(t *testing.T, c *cluster.Cluster) {
 		t.Fatal(err)
 	}
 	shared.manager = m
-}
-
-// restart kills the manager with SIGKILL and starts another. The lease of the dead one
-// is taken away first, which only saves the fifteen seconds until it would expire.
-func restart(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.manager.Kill()
-	if err := c.Kube.CoordinationV1().Leases("harvester-system").Delete(t.Context(), "drydock", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	launch(t, c)
 }
 
 func tail(log string, lines int) string {

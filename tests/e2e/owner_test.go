@@ -121,7 +121,7 @@ func TestALabelChangedAfterTheStopCanTakeTheRestartBack(t *testing.T) {
 		awaitForgotten(t, c, ns, name)
 	}
 	for name := range changes {
-		if vm := getVM(t, c, ns, name); !halted(vm) || vm.Status.Created {
+		if vm := getVM(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s was started: %s", name, brief(vm))
 		}
 		if got := countEvents(t, c, "VirtualMachine", ns, name, "MaintenanceStaysOff"); got != 1 {

@@ -1,5 +1,6 @@
-// Package limits holds stories that need a manager with other flags than everybody's:
-// a drain limit, another force policy. Each test has a manager of its own, so they run
+// Package limits holds stories that need a manager of their own: one with a drain limit
+// or another force policy, or one to be killed, which costs other tests the events that
+// it had not sent yet. Each test has a manager of its own, so they run
 // one after the other, on a cluster that nobody else is using.
 package limits
 
@@ -34,7 +35,7 @@ func drydock(t *testing.T, flags ...string) (*cluster.Cluster, *running) {
 	t.Helper()
 	c := cluster.For(t)
 	r := &running{kubeconfig: c.Kubeconfig(t, "drydock"), flags: flags}
-	r.Manager = manager.Start(t, r.kubeconfig, flags...)
+	r.begin(t)
 	t.Cleanup(func() { r.end(t, c) })
 	return c, r
 }
@@ -59,6 +60,11 @@ func (r *running) end(t *testing.T, c *cluster.Cluster) {
 func (r *running) succeed(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	r.end(t, c)
+	r.begin(t)
+}
+
+func (r *running) begin(t *testing.T) {
+	t.Helper()
 	r.Manager = manager.Start(t, r.kubeconfig, r.flags...)
 }
 
@@ -168,6 +174,8 @@ func awaitForgotten(t *testing.T, c *cluster.Cluster, namespace, name string) *v
 		return !record && marker(vm) == ""
 	})
 }
+
+func hasMarker(vm *virtv1.VirtualMachine) bool { return marker(vm) != "" }
 
 func marker(vm *virtv1.VirtualMachine) string { return vm.Annotations[maintenance.AnnotationMarker] }
 
