@@ -95,3 +95,16 @@ func (m *manager) pending() string {
 	}
 	return ""
 }
+
+// possibleIsConsent says whether a template's LiveMigrateIfPossible allows an
+// interruption: Harvester writes that value into every VM it makes, where it says
+// nothing about the owner.
+func (m *manager) possibleIsConsent() bool {
+	switch m.options.PossibleIsConsent {
+	case ConsentYes:
+		return true
+	case ConsentNo:
+		return false
+	}
+	return !m.crds.established(harvester.UpgradeCRD)
+}

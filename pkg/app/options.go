@@ -27,6 +27,9 @@ type Options struct {
 	DrainTimeout time.Duration
 	// ForcePolicy says what force does to VMs with a restart strategy.
 	ForcePolicy string
+	// PossibleIsConsent says whether a template's LiveMigrateIfPossible allows an
+	// interruption.
+	PossibleIsConsent string
 	// MetricsAddress and HealthAddress are where metrics and health are served; "0"
 	// for not at all.
 	MetricsAddress, HealthAddress string
@@ -37,6 +40,13 @@ type Options struct {
 const (
 	ForceStayOff       = "stay-off"
 	ForceHonorStrategy = "honor-strategy"
+)
+
+// The values of Options.PossibleIsConsent.
+const (
+	ConsentAuto = "auto"
+	ConsentYes  = "yes"
+	ConsentNo   = "no"
 )
 
 // Version is set by the build.
@@ -69,6 +79,7 @@ func Command() *cli.Command {
 			&cli.BoolFlag{Name: "api", Sources: cli.EnvVars("DRYDOCK_API"), Destination: &o.API, Value: true, Usage: "serve the node actions over HTTP (reserved: this version has none)"},
 			&cli.DurationFlag{Name: "drain-timeout", Sources: cli.EnvVars("DRYDOCK_DRAIN_TIMEOUT"), Destination: &o.DrainTimeout, Usage: "give a drain up after this long, counted from its start across restarts; 0 for never"},
 			&cli.StringFlag{Name: "force-policy", Sources: cli.EnvVars("DRYDOCK_FORCE_POLICY"), Destination: &o.ForcePolicy, Value: ForceStayOff, Usage: "what force does to VMs that ask for a restart: \"stay-off\" or \"honor-strategy\""},
+			&cli.StringFlag{Name: "live-migrate-if-possible-consents", Sources: cli.EnvVars("DRYDOCK_LIVE_MIGRATE_IF_POSSIBLE_CONSENTS"), Destination: &o.PossibleIsConsent, Value: ConsentAuto, Usage: "whether evictionStrategy LiveMigrateIfPossible in a VM's template allows to shut the VM down when it cannot move: \"yes\", \"no\", or \"auto\", which is no where Harvester is installed, since Harvester writes it into every VM"},
 			&cli.StringFlag{Name: "metrics-bind-address", Sources: cli.EnvVars("DRYDOCK_METRICS_BIND_ADDRESS"), Destination: &o.MetricsAddress, Value: ":8080", Usage: "`ADDRESS` of /metrics; \"0\" for none"},
 			&cli.StringFlag{Name: "health-bind-address", Sources: cli.EnvVars("DRYDOCK_HEALTH_BIND_ADDRESS"), Destination: &o.HealthAddress, Value: ":8081", Usage: "`ADDRESS` of /healthz and /readyz; \"0\" for none"},
 			&cli.StringFlag{Name: "log-level", Sources: cli.EnvVars("DRYDOCK_LOG_LEVEL"), Destination: &o.LogLevel, Value: "info", Usage: "panic, fatal, error, warn, info, debug or trace"},
@@ -92,6 +103,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("--drain-timeout: %s is negative; 0 means no limit", o.DrainTimeout)
 	case o.ForcePolicy != ForceStayOff && o.ForcePolicy != ForceHonorStrategy:
 		return fmt.Errorf("--force-policy: %q is neither %q nor %q", o.ForcePolicy, ForceStayOff, ForceHonorStrategy)
+	case o.PossibleIsConsent != ConsentAuto && o.PossibleIsConsent != ConsentYes && o.PossibleIsConsent != ConsentNo:
+		return fmt.Errorf("--live-migrate-if-possible-consents: %q is neither %q, %q nor %q", o.PossibleIsConsent, ConsentAuto, ConsentYes, ConsentNo)
 	case o.LogFormat != "text" && o.LogFormat != "json":
 		return fmt.Errorf("--log-format: %q is neither \"text\" nor \"json\"", o.LogFormat)
 	}

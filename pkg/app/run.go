@@ -108,7 +108,7 @@ func (m *manager) run(ctx context.Context) error {
 	}
 	if err := start(); err != nil {
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // Ended while its caches were filling.
 		}
 		return err
 	}
@@ -153,7 +153,7 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 			Nodes: coreV1.Node().Cache(), LiveNodes: m.kube.CoreV1().Nodes(),
 			Budgets: budgets.Lister(), Storage: m.volumes,
 			Upgrade: m.upgrade, Pending: m.pending, Waiting: memory.Waiting,
-			PossibleIsConsent: func() bool { return !m.crds.established(harvester.UpgradeCRD) },
+			PossibleIsConsent: m.possibleIsConsent,
 			Clock:             clock.RealClock{},
 			Config:            plan.Config{DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
 		},

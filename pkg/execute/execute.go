@@ -115,8 +115,9 @@ func essential(action plan.Action) bool {
 	switch action.(type) {
 	case plan.Cordon, plan.Uncordon, plan.RemoveTaint:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // isStart reports an action on one VM's way back, which blocks nobody: the VM's own
@@ -125,8 +126,9 @@ func isStart(action plan.Action) bool {
 	switch action.(type) {
 	case plan.Start, plan.CallStart, plan.Forget, plan.Halt:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // withFailures names what failed in the message, but for conflicts, which only mean

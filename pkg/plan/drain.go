@@ -69,6 +69,7 @@ func (s *situation) stopRecord(f *Fate) *maintenance.VMRecord {
 		restart = maintenance.RestartAfterEnable
 	case StopRestartAfterDisable:
 		restart = maintenance.RestartAfterDisable
+	default:
 	}
 	return &maintenance.VMRecord{
 		ID: s.record.ID, Node: s.Node.Name, NodeUID: s.Node.UID,

@@ -119,7 +119,7 @@ func restartedByKubeVirt(vm *kubevirtv1.VirtualMachine) bool {
 		if f.Subresource != "" || f.Time == nil || f.FieldsV1 == nil {
 			continue
 		}
-		fields := string(f.FieldsV1.Raw)
+		fields := f.FieldsV1.GetRawString()
 		if !strings.Contains(fields, `"f:runStrategy"`) && !strings.Contains(fields, `"f:running"`) {
 			continue
 		}

@@ -36,8 +36,8 @@ func Probe(url, serverName string, roots *x509.CertPool) func(context.Context) e
 	}
 }
 
-// APIServerReady, ControllerManagerReady and SchedulerReady probe what they name.
-// /readyz and /healthz are open to the anonymous user by default.
+// APIServerReady probes the API server. /readyz, and the /healthz of the others, are
+// open to the anonymous user by default.
 func (c Config) APIServerReady() func(context.Context) error {
 	return Probe(c.Server()+"/readyz", "", nil)
 }

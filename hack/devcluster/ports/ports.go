@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 )
 
 // The range lies below the kernel's ephemeral ports (32768 and up): from a port
@@ -21,11 +22,14 @@ const (
 // clusters that boot at the same moment cannot both hold, which leaves no file
 // behind, and which the kernel drops with the process.
 type Pool struct {
+	mu     sync.Mutex
 	claims []net.Listener
 }
 
 // Take returns a free port of 127.0.0.1 and keeps other pools off it.
 func (p *Pool) Take() (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for range 1000 {
 		port := lowest + rand.IntN(highest-lowest)
 		claim, err := net.Listen("unix", fmt.Sprintf("@drydock-devcluster-port-%d", port))
@@ -53,6 +57,8 @@ func free(port int) bool {
 
 // Close gives all ports back.
 func (p *Pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var errs []error
 	for _, claim := range p.claims {
 		errs = append(errs, claim.Close())

@@ -82,7 +82,7 @@ func networkIsMigratable(vmi *virtv1.VirtualMachineInstance) bool {
 func diskObstacle(vmi *virtv1.VirtualMachineInstance) (found *obstacle, block bool) {
 	block = len(vmi.Status.MigratedVolumes) > 0
 	for _, volume := range vmi.Spec.Volumes {
-		claim := ""
+		var claim string
 		switch {
 		case volume.PersistentVolumeClaim != nil:
 			claim = volume.PersistentVolumeClaim.ClaimName

@@ -26,7 +26,6 @@ type kubelet struct {
 	registry   *registry
 	addresses  *addresses
 	guests     *guests
-	mirrors    *mirrors
 	complaints *complaints
 	events     record.EventRecorder
 	log        *slog.Logger

@@ -37,7 +37,7 @@ func TestScale(t *testing.T) {
 	err = wait.PollUntilContextTimeout(t.Context(), time.Second, 10*time.Minute, true, func(ctx context.Context) (bool, error) {
 		list, err := s.virt.KubevirtV1().VirtualMachineInstances(s.namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
-			return false, nil
+			return false, nil //nolint:nilerr // Asked again.
 		}
 		running = 0
 		for i := range list.Items {

@@ -65,7 +65,7 @@ func keysByIndex(informer cache.SharedIndexInformer, index, value string) []stri
 	keys, err := informer.GetIndexer().IndexKeys(index, value)
 	if err != nil {
 		// Only a missing index can fail, and that is a mistake in this package.
-		panic(fmt.Sprintf("index %s: %v", index, err))
+		panic(fmt.Sprintf("index %s: %v", index, err)) //nolint:forbidigo // See above.
 	}
 	return keys
 }
