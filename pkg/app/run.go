@@ -147,7 +147,7 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 	podWatches := nodedrain.NewWatch(ctx, m.kube, reader, func(node string) { coreV1.Node().EnqueueAfter(node, 0) }, logrus.StandardLogger())
 
 	c = &maintenancecontroller.Controller{
-		Nodes: coreV1.Node(), VMs: kv.VirtualMachine(),
+		Nodes: coreV1.Node(), VMs: kv.VirtualMachine(), VMIs: kv.VirtualMachineInstance().Cache(),
 		Gatherer: &gather.Gatherer{
 			Machines: reader, Runs: reader, Platform: reader, Pods: podWatches, Memory: memory,
 			Nodes: coreV1.Node().Cache(), LiveNodes: m.kube.CoreV1().Nodes(),
@@ -161,7 +161,7 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 		Ledger:   execute.NewLedger(m.kube.CoordinationV1().Leases(m.options.Namespace)),
 		Pods:     podWatches, Stopped: reader, Memory: memory, Log: logrus.StandardLogger(),
 	}
-	if err := c.Watch(kv.VirtualMachineInstance().Informer(), kv.VirtualMachineInstanceMigration().Informer(), coreV1.Pod().Informer(), budgets.Informer()); err != nil {
+	if err := c.Watch(coreV1.Node().Informer(), kv.VirtualMachine().Informer(), kv.VirtualMachineInstance().Informer(), kv.VirtualMachineInstanceMigration().Informer(), coreV1.Pod().Informer(), budgets.Informer()); err != nil {
 		return nil, nil, err
 	}
 	c.Register(ctx)

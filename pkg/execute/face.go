@@ -43,6 +43,7 @@ func facePatch(node *corev1.Node, face *plan.Face, now time.Time) (patch []byte,
 		record = face.Record.Encode()
 	}
 	set(maintenance.AnnotationNodeRecord, record)
+	set(maintenance.AnnotationRequestID, face.RequestID)
 	if face.Consume {
 		set(maintenance.AnnotationRequested, "")
 		set(maintenance.AnnotationForced, "")

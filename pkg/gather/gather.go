@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -125,13 +126,7 @@ func (g *Gatherer) Node(ctx context.Context, node *corev1.Node, withPods bool) (
 // Live observes a node for admission: the nodes are read from the API server, since
 // their engagement and readiness are what limits are counted by. Everything else is
 // from caches.
-//
-// It fails while a system that is installed is not known yet: a check that is skipped
-// for a moment would let pass what it is there to refuse.
 func (g *Gatherer) Live(ctx context.Context, name string) (*plan.Snapshot, error) {
-	if pending := g.Pending(); pending != "" {
-		return nil, fmt.Errorf("%s not known yet", pending)
-	}
 	list, err := g.LiveNodes.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
@@ -174,6 +169,8 @@ func (g *Gatherer) VM(vm *kubevirtv1.VirtualMachine) (*plan.Snapshot, *plan.Stop
 func (g *Gatherer) base(name string, nodes []*corev1.Node) *plan.Snapshot {
 	s := &plan.Snapshot{Now: g.Clock.Now(), Name: name, Nodes: nodes, Config: g.Config, Upgrade: g.Upgrade()}
 	s.Config.PossibleIsConsent = g.PossibleIsConsent()
+	// Asked before anything that it may be about is read.
+	s.Pending, s.ID = g.Pending(), string(uuid.NewUUID())
 	for _, node := range nodes {
 		if node.Name == name {
 			s.Node = node

@@ -12,6 +12,10 @@ const (
 	AnnotationStatus = "harvesterhci.io/maintain-status"
 	// AnnotationNodeRecord holds a [NodeRecord]: what cannot be observed again.
 	AnnotationNodeRecord = "drydock.dev/maintenance"
+	// AnnotationRequestID tells one request from the next. It is set with the condition
+	// Validating and becomes the id of the maintenance, so that a decision about it is
+	// found again after a crash and never taken for one about another request.
+	AnnotationRequestID = "drydock.dev/request"
 	// AnnotationProgress is a copy of the plan and its progress for clients, see
 	// plan.Report. It is on the node, and written in the same patch as the condition,
 	// so that whoever watches nodes has both at once and at no further request.

@@ -49,15 +49,23 @@ func (s *situation) outside(p *Plan) {
 	case s.request.Wanted && validating:
 		p.Admit = true
 	case s.request.Wanted:
-		p.Face = &Face{Phase: maintenance.PhaseValidating, Status: corev1.ConditionUnknown, Message: "maintenance was requested; the pre-checks are running"}
+		p.Face = validatingFace(s.ID, "maintenance was requested; the pre-checks are running")
 		p.tell(EventValidating, "maintenance was requested"+forcedWord(s.forced))
 	case validating:
-		p.Face = &Face{}
+		// Force belongs to the request: left behind, it would force the next one.
+		p.Face = &Face{Consume: true}
 		p.tell(EventCancelled, "the request was taken back before anything was changed")
 	default:
 		s.withdrawStale(p)
 	}
 }
+
+func validatingFace(id, message string) *Face {
+	return &Face{Phase: maintenance.PhaseValidating, Status: corev1.ConditionUnknown, Message: message, RequestID: id}
+}
+
+// whilePending is how soon it is looked again for what is not known yet.
+const whilePending = time.Second
 
 // Young is how long after its creation a node is looked at for marks that are meant for
 // another node of its name.
@@ -88,14 +96,25 @@ func (s *situation) withdrawStale(p *Plan) {
 
 // Admit decides about a request on live reads. The caller holds the cluster's
 // admission: see the gather and execute packages for how two requests never both
-// pass a limit of one. The id becomes the maintenance's.
-func Admit(snapshot *Snapshot, id string) (*Plan, error) {
+// pass a limit of one. The request's id becomes
+// the maintenance's.
+func Admit(snapshot *Snapshot) (*Plan, error) {
 	s, err := observe(snapshot)
 	if err != nil {
 		return nil, err
 	}
 	p := &Plan{}
 	if s.Node != nil && (maintenance.Engaged(s.Node) || !s.request.Wanted) {
+		return p, nil
+	}
+	id := s.ID
+	if s.Node != nil && s.Node.Annotations[maintenance.AnnotationRequestID] != "" {
+		id = s.Node.Annotations[maintenance.AnnotationRequestID]
+	}
+	if s.Pending != "" {
+		// A check that is skipped for a moment would let pass what it is there to refuse.
+		p.Face = validatingFace(id, "the pre-checks wait until "+s.Pending+" known")
+		p.wake(whilePending)
 		return p, nil
 	}
 	p.Findings = s.run(requestChecks)
@@ -182,6 +201,15 @@ func (s *situation) currentFace() *Face {
 // engagedPhase goes on with a maintenance.
 func (s *situation) engagedPhase(p *Plan) {
 	face := s.currentFace()
+	if s.Pending != "" {
+		p.wake(whilePending)
+		p.WatchPods = face.Phase != maintenance.PhaseCompleted
+		if p.WatchPods {
+			face.Message = "waiting until " + s.Pending + " known"
+			p.Face = face
+		}
+		return
+	}
 	if face.Phase == maintenance.PhaseCompleted {
 		s.completed(p, face)
 		return

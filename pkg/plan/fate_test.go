@@ -153,7 +153,7 @@ func TestPoorObjectsDoNotPanic(t *testing.T) {
 		if _, err := Decide(snapshot); err != nil {
 			t.Error(err)
 		}
-		if _, err := Admit(snapshot, "x"); err != nil {
+		if _, err := Admit(snapshot); err != nil {
 			t.Error(err)
 		}
 		if _, err := DecideVM(snapshot, &snapshot.Stopped[0]); err != nil {

@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
@@ -25,6 +28,14 @@ func nodeUnreachable(node *corev1.Node) bool {
 		}
 	}
 	return true
+}
+
+// TakesOthers reports that a change of a node may change which VMs of other nodes it
+// can take.
+func TakesOthers(before, now *corev1.Node) bool {
+	return before.Spec.Unschedulable != now.Spec.Unschedulable || nodeReady(before) != nodeReady(now) ||
+		maintenance.Engaged(before) != maintenance.Engaged(now) ||
+		!equality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints) || !maps.Equal(before.Labels, now.Labels)
 }
 
 // engaged is maintenance.Engaged, and a grant that the node may not show yet.

@@ -55,6 +55,8 @@ type Face struct {
 	// Progress is the report for clients; nil leaves it as it is while there is a
 	// record, and removes it with the record.
 	Progress *Report
+	// RequestID is kept while a request is decided about; "" removes it.
+	RequestID string
 	// Consume takes the request annotations away.
 	Consume bool
 }

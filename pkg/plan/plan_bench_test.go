@@ -70,7 +70,7 @@ func BenchmarkAdmit(b *testing.B) {
 			s.Node.Annotations[maintenance.AnnotationRequested] = "true"
 			b.ReportAllocs()
 			for b.Loop() {
-				p, err := plan.Admit(s, "m")
+				p, err := plan.Admit(s)
 				if err != nil || p.Face == nil || p.Face.Phase != c.phase {
 					b.Fatalf("not %s: %+v, %v", c.phase, p, err)
 				}

@@ -96,6 +96,8 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 		return VMPlan{}
 	case over:
 		return s.start(v)
+	case point == maintenance.RestartAfterEnable && emptied && s.Pending != "":
+		return VMPlan{Waiting: "it waits until " + s.Pending + " known", Wake: whilePending}
 	case point == maintenance.RestartAfterEnable && emptied:
 		if why := s.cannotStartElsewhere(v); why != "" {
 			return VMPlan{Waiting: why, Stuck: true}

@@ -39,6 +39,11 @@ type Snapshot struct {
 	// Volumes are the Longhorn volumes with a replica on this node, and those of
 	// VMs on it; nil where Longhorn is not installed.
 	Volumes []Volume
+	// Pending names what is installed and not known yet, as after a start, "" for
+	// nothing. Nothing may be concluded from its absence in the snapshot.
+	Pending string
+	// ID is an id that nothing has; a new request gets it.
+	ID string
 	// Upgrade names a Harvester upgrade in progress; "" when there is none.
 	Upgrade string
 	// Attempts holds what this process remembers of evictions, by pod UID, and of its

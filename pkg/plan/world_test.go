@@ -91,7 +91,7 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 
 // snapshot observes a node as gather does.
 func (w *world) snapshot(name string) *Snapshot {
-	s := &Snapshot{Now: w.now, Name: name, PodsKnown: true, Attempts: maps.Clone(w.attempts), KubeVirt: KubeVirt{MigrationsPerCluster: 5, MigrationsPerNode: 2, DrainTaint: maintenance.DefaultDrainTaint}}
+	s := &Snapshot{Now: w.now, Name: name, ID: string(w.uid()), PodsKnown: true, Attempts: maps.Clone(w.attempts), KubeVirt: KubeVirt{MigrationsPerCluster: 5, MigrationsPerNode: 2, DrainTaint: maintenance.DefaultDrainTaint}}
 	for _, n := range sorted(w.nodes) {
 		node := w.nodes[n].DeepCopy()
 		s.Nodes = append(s.Nodes, node)
@@ -155,7 +155,7 @@ func (w *world) pass(name string) {
 		return
 	}
 	if p.Admit {
-		if p, err = Admit(w.snapshot(name), "m-"+string(w.uid())); err != nil {
+		if p, err = Admit(w.snapshot(name)); err != nil {
 			w.violated("node %s: %v", name, err)
 			return
 		}
@@ -208,6 +208,7 @@ func (w *world) show(node *corev1.Node, face *Face) {
 		record = face.Record.Encode()
 	}
 	set(maintenance.AnnotationNodeRecord, record)
+	set(maintenance.AnnotationRequestID, face.RequestID)
 	if face.Consume {
 		delete(node.Annotations, maintenance.AnnotationRequested)
 		delete(node.Annotations, maintenance.AnnotationForced)

@@ -13,8 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/execute"
@@ -57,6 +55,7 @@ type Stopped interface {
 type Controller struct {
 	Nodes    corecontrollers.NodeController
 	VMs      kubevirtcontrollers.VirtualMachineController
+	VMIs     kubevirtcontrollers.VirtualMachineInstanceCache
 	Gatherer Gatherer
 	Executor Executor
 	Ledger   Ledger
@@ -219,16 +218,12 @@ func (c *Controller) grant(ctx context.Context, name string) (*plan.Plan, *corev
 			return nil, nil, err
 		}
 		snapshot.Granted = prune(page, snapshot)
-		grant, granted := page.Grants[name]
-		if !granted {
-			grant = execute.Grant{ID: string(uuid.NewUUID())}
-		}
-		p, err := plan.Admit(snapshot, grant.ID)
+		p, err := plan.Admit(snapshot)
 		if err != nil || p.Face == nil {
 			return nil, nil, err
 		}
-		if p.Face.Record != nil && !granted {
-			page.Grants[name] = execute.Grant{UID: snapshot.Node.UID, ID: grant.ID}
+		if record := p.Face.Record; record != nil && page.Grants[name].ID != record.ID {
+			page.Grants[name] = execute.Grant{UID: snapshot.Node.UID, ID: record.ID}
 			if err := c.Ledger.Write(ctx, page); apierrors.IsConflict(err) {
 				continue
 			} else if err != nil {
@@ -242,18 +237,18 @@ func (c *Controller) grant(ctx context.Context, name string) (*plan.Plan, *corev
 
 // prune drops the grants that the nodes show by now, or that their requests no longer
 // stand behind, and returns the nodes that the rest counts as engaged. A grant of the
-// node itself is left by a manager that died before the node could show it: whoever
-// decided since has counted it, so it can be used.
+// very request that is decided about is left by a manager that died before the node
+// could show it: whoever decided since has counted it, so it can be used.
 func prune(page *execute.Page, snapshot *plan.Snapshot) map[string]bool {
-	pending := map[string]types.UID{}
+	pending := map[string]execute.Grant{}
 	for _, node := range snapshot.Nodes {
 		if !maintenance.Engaged(node) && maintenance.ReadRequest(node).Wanted {
-			pending[node.Name] = node.UID
+			pending[node.Name] = execute.Grant{UID: node.UID, ID: node.Annotations[maintenance.AnnotationRequestID]}
 		}
 	}
 	granted := map[string]bool{}
 	for name, grant := range page.Grants {
-		if uid, ok := pending[name]; !ok || uid != grant.UID {
+		if pending[name] != grant {
 			delete(page.Grants, name)
 			continue
 		}

@@ -15,11 +15,11 @@ import (
 
 const engagedIndex = "drydock.dev/engaged"
 
-// Watch makes changes of VMIs, migrations, launcher pods and budgets bring a pass to
-// the nodes that they touch, and to no other. wrangler's relatedresource does not
+// Watch makes changes of VMs, VMIs, migrations, launcher pods and budgets, and of what
+// other nodes can take, bring a pass to the nodes that they touch, and to no other. wrangler's relatedresource does not
 // serve: it shows only the new state of an object, so that the node which a VMI has
 // just left would hear nothing.
-func (c *Controller) Watch(vmis, migrations, launchers, budgets cache.SharedIndexInformer) error {
+func (c *Controller) Watch(nodes, vms, vmis, migrations, launchers, budgets cache.SharedIndexInformer) error {
 	c.Nodes.Cache().AddIndexer(engagedIndex, func(node *corev1.Node) ([]string, error) {
 		if _, ok := node.Annotations[maintenance.AnnotationNodeRecord]; ok {
 			return []string{"true"}, nil
@@ -30,6 +30,7 @@ func (c *Controller) Watch(vmis, migrations, launchers, budgets cache.SharedInde
 		informer cache.SharedIndexInformer
 		touched  func(obj any)
 	}{
+		{vms, c.touchedByVM},
 		{vmis, c.touchedByVMI},
 		{migrations, func(any) { c.enqueueEngaged() }},
 		{launchers, c.touchedByPod},
@@ -38,6 +39,26 @@ func (c *Controller) Watch(vmis, migrations, launchers, budgets cache.SharedInde
 		if err := c.watch(watched.informer, watched.touched); err != nil {
 			return err
 		}
+	}
+	return c.watchNodes(nodes)
+}
+
+// watchNodes looks at every engaged node when another one begins or ceases to take VMs:
+// whether a VM can move depends on it. A heartbeat changes nothing of that.
+func (c *Controller) watchNodes(nodes cache.SharedIndexInformer) error {
+	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { c.enqueueEngaged() },
+		UpdateFunc: func(before, now any) {
+			old, okOld := before.(*corev1.Node)
+			current, okNow := now.(*corev1.Node)
+			if !okOld || !okNow || plan.TakesOthers(old, current) {
+				c.enqueueEngaged()
+			}
+		},
+		DeleteFunc: func(any) { c.enqueueEngaged() },
+	})
+	if err != nil {
+		return fmt.Errorf("watch of nodes: %w", err)
 	}
 	return nil
 }
@@ -83,6 +104,19 @@ func (c *Controller) watch(informer cache.SharedIndexInformer, touched func(obj 
 		return fmt.Errorf("watch: %w", err)
 	}
 	return nil
+}
+
+// touchedByVM: the strategy, and what a stop waits for, are on the VM.
+func (c *Controller) touchedByVM(obj any) {
+	vm, ok := obj.(*kubevirtv1.VirtualMachine)
+	if !ok || !c.leading.Load() {
+		return
+	}
+	if vmi, err := c.VMIs.Get(vm.Namespace, vm.Name); err == nil {
+		for _, node := range plan.NodesOf(vmi) {
+			c.enqueueIfEngaged(node)
+		}
+	}
 }
 
 func (c *Controller) touchedByVMI(obj any) {
