@@ -146,17 +146,18 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 	memory := execute.NewMemory()
 	podWatches := nodedrain.NewWatch(ctx, m.kube, reader, func(node string) { coreV1.Node().EnqueueAfter(node, 0) }, logrus.StandardLogger())
 
+	gatherer := &gather.Gatherer{
+		Machines: reader, Runs: reader, Platform: reader, Pods: podWatches, Memory: memory,
+		Nodes: coreV1.Node().Cache(), LiveNodes: m.kube.CoreV1().Nodes(),
+		Budgets: budgets.Lister(), Storage: m.volumes,
+		Upgrade: m.upgrade, Pending: m.pending, Waiting: memory.Waiting,
+		PossibleIsConsent: m.possibleIsConsent,
+		Clock:             clock.RealClock{},
+		Config:            plan.Config{DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
+	}
 	c = &maintenancecontroller.Controller{
 		Nodes: coreV1.Node(), VMs: kv.VirtualMachine(), VMIs: kv.VirtualMachineInstance().Cache(),
-		Gatherer: &gather.Gatherer{
-			Machines: reader, Runs: reader, Platform: reader, Pods: podWatches, Memory: memory,
-			Nodes: coreV1.Node().Cache(), LiveNodes: m.kube.CoreV1().Nodes(),
-			Budgets: budgets.Lister(), Storage: m.volumes,
-			Upgrade: m.upgrade, Pending: m.pending, Waiting: memory.Waiting,
-			PossibleIsConsent: m.possibleIsConsent,
-			Clock:             clock.RealClock{},
-			Config:            plan.Config{DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
-		},
+		Gatherer: gatherer, Slots: gatherer, Due: m.metrics.due,
 		Executor: execute.New(m.kube.CoreV1().Nodes(), writer, writer, writer, nodedrain.NewEvictor(m.kube.PolicyV1()), memory, m.recorder(ctx), clock.RealClock{}, logrus.StandardLogger()),
 		Ledger:   execute.NewLedger(m.kube.CoordinationV1().Leases(m.options.Namespace)),
 		Pods:     podWatches, Stopped: reader, Memory: memory, Log: logrus.StandardLogger(),

@@ -52,16 +52,19 @@ func healthMux(ready *readiness) *http.ServeMux {
 type metrics struct {
 	registry *prometheus.Registry
 	leader   prometheus.Gauge
+	due      *prometheus.GaugeVec
 }
 
 func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		leader:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_leader", Help: "1 while this replica is the one that acts."}),
+		due: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "drydock_vm_start_due", Help: "1 for each VM that Drydock stopped, that is due to be started and is not started yet. There are as many as VMs in that state."},
+			[]string{"namespace", "name"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_build_info", Help: "Always 1; the version is a label.", ConstLabels: prometheus.Labels{"version": version()}})
 	build.Set(1)
-	m.registry.MustRegister(m.leader, build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.leader, m.due, build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

@@ -74,7 +74,7 @@ func New(nodes Nodes, machines Machines, movers Movers, subresources Subresource
 func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (time.Duration, error) {
 	var failures []error
 	for _, action := range p.Actions {
-		updated, err := e.act(ctx, action)
+		updated, err := e.act(ctx, node, action)
 		if updated != nil {
 			node = updated
 		}
@@ -103,7 +103,7 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 // VM carries out the plan of a VM.
 func (e *Executor) VM(ctx context.Context, p plan.VMPlan) error {
 	for _, action := range p.Actions {
-		if _, err := e.act(ctx, action); err != nil {
+		if _, err := e.act(ctx, nil, action); err != nil {
 			return err
 		}
 	}
@@ -153,14 +153,15 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-func (e *Executor) act(ctx context.Context, action plan.Action) (*corev1.Node, error) {
+// act does one thing. The node is the plan's, as the actions before have left it.
+func (e *Executor) act(ctx context.Context, node *corev1.Node, action plan.Action) (*corev1.Node, error) {
 	switch a := action.(type) {
 	case plan.Cordon:
-		return e.cordon(ctx, a)
+		return e.cordon(ctx, node, a.Record)
 	case plan.Uncordon:
-		return e.uncordon(ctx, a.Node)
+		return e.uncordon(ctx, node)
 	case plan.RemoveTaint:
-		return e.removeTaint(ctx, a.Node, a.Key)
+		return e.removeTaint(ctx, node, a.Key)
 	case plan.Evict:
 		return nil, e.evict(ctx, a)
 	case plan.Migrate:

@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
 
 // LedgerName is the Lease that serialises admission over the cluster.
 const LedgerName = "drydock-admission"
-
-const ledgerAnnotation = "drydock.dev/granted"
 
 // Ledger serialises admission. A grant is written to one Lease by resourceVersion,
 // after the decision and before the node shows it:
@@ -58,9 +58,9 @@ func (l *Ledger) Read(ctx context.Context) (*Page, error) {
 		return nil, fmt.Errorf("lease %s: %w", LedgerName, err)
 	}
 	page := &Page{lease: lease, Grants: map[string]Grant{}}
-	if raw, ok := lease.Annotations[ledgerAnnotation]; ok {
+	if raw, ok := lease.Annotations[maintenance.AnnotationGrants]; ok {
 		if err := json.Unmarshal([]byte(raw), &page.Grants); err != nil {
-			return nil, fmt.Errorf("metadata.annotations[%s] of lease %s: %w", ledgerAnnotation, LedgerName, err)
+			return nil, fmt.Errorf("metadata.annotations[%s] of lease %s: %w", maintenance.AnnotationGrants, LedgerName, err)
 		}
 	}
 	return page, nil
@@ -74,7 +74,7 @@ func (l *Ledger) Write(ctx context.Context, page *Page) error {
 		return fmt.Errorf("lease %s: %w", LedgerName, err)
 	}
 	lease := page.lease.DeepCopy()
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, ledgerAnnotation, string(raw))
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, maintenance.AnnotationGrants, string(raw))
 	if _, err := l.leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("lease %s: %w", LedgerName, err)
 	}

@@ -20,7 +20,7 @@ type Memory struct {
 	mu       sync.Mutex
 	attempts map[types.UID]plan.Attempt
 	sent     map[types.NamespacedName]sending
-	starts   map[types.UID]starting
+	starts   map[types.NamespacedName]starting
 	waiting  map[string]int
 	// news is since when a node's message has been out of date.
 	news map[string]time.Time
@@ -44,7 +44,7 @@ const sentFor = 10 * time.Second
 func NewMemory() *Memory {
 	return &Memory{
 		attempts: map[types.UID]plan.Attempt{}, sent: map[types.NamespacedName]sending{},
-		starts: map[types.UID]starting{}, waiting: map[string]int{}, news: map[string]time.Time{},
+		starts: map[types.NamespacedName]starting{}, waiting: map[string]int{}, news: map[string]time.Time{},
 	}
 }
 
@@ -71,7 +71,7 @@ func (m *Memory) Sent(now time.Time) map[types.NamespacedName]string {
 func (m *Memory) Recall(v *plan.StoppedVM) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.starts[v.VM.UID]
+	s := m.starts[vmKey(v.VM)]
 	v.StartCalls, v.LastCall = s.calls, s.last
 }
 
@@ -126,7 +126,7 @@ func (m *Memory) told(node string) {
 	delete(m.news, node)
 }
 
-func (m *Memory) evicted(pod *corev1.Pod, code int, message string, now time.Time) (count int) {
+func (m *Memory) evicted(pod *corev1.Pod, code int, message string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := m.attempts[pod.UID]
@@ -135,7 +135,6 @@ func (m *Memory) evicted(pod *corev1.Pod, code int, message string, now time.Tim
 		a.Owner = owner.UID
 	}
 	m.attempts[pod.UID] = a
-	return a.Count
 }
 
 func (m *Memory) migrated(vmi *kubevirtv1.VirtualMachineInstance, now time.Time) {
@@ -167,18 +166,23 @@ func (m *Memory) sending(vmi *kubevirtv1.VirtualMachineInstance, node string, no
 func (m *Memory) restored(vm *kubevirtv1.VirtualMachine, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.starts[vm.UID] = starting{last: now}
+	m.starts[vmKey(vm)] = starting{last: now}
 }
 
 func (m *Memory) startCalled(vm *kubevirtv1.VirtualMachine, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.starts[vm.UID]
-	m.starts[vm.UID] = starting{calls: s.calls + 1, last: now}
+	s := m.starts[vmKey(vm)]
+	m.starts[vmKey(vm)] = starting{calls: s.calls + 1, last: now}
 }
 
-func (m *Memory) started(vm *kubevirtv1.VirtualMachine) {
+// ForgetVM drops what belongs to a VM that is back, or gone.
+func (m *Memory) ForgetVM(vm types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.starts, vm.UID)
+	delete(m.starts, vm)
+}
+
+func vmKey(vm *kubevirtv1.VirtualMachine) types.NamespacedName {
+	return types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}
 }

@@ -10,14 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
-	"github.com/drydock-dev/drydock/pkg/plan"
 )
 
 // cordon makes the node unschedulable and says so in the record in one write: without
 // the mark a schedulable draining node is not cordoned yet, with it a human uncordoned.
-func (e *Executor) cordon(ctx context.Context, a plan.Cordon) (*corev1.Node, error) {
-	return e.patchNode(ctx, a.Node, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{maintenance.AnnotationNodeRecord: a.Record.Encode()}},
+func (e *Executor) cordon(ctx context.Context, node *corev1.Node, record *maintenance.NodeRecord) (*corev1.Node, error) {
+	return e.patchNode(ctx, node, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{maintenance.AnnotationNodeRecord: record.Encode()}},
 		"spec":     map[string]any{"unschedulable": true},
 	})
 }

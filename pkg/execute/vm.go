@@ -3,7 +3,6 @@ package execute
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -26,25 +25,17 @@ func (e *Executor) evict(ctx context.Context, a plan.Evict) error {
 	if err != nil {
 		code, message = 0, err.Error()
 	}
-	count := e.memory.evicted(a.Pod, code, message, e.clock.Now())
+	e.memory.evicted(a.Pod, code, message, e.clock.Now())
 	if err != nil {
 		return fmt.Errorf("eviction of pod %s/%s: %w", a.Pod.Namespace, a.Pod.Name, err)
-	}
-	if a.VMI != nil && count == 1 && code == http.StatusTooManyRequests {
-		e.events.Eventf(a.VMI, corev1.EventTypeNormal, string(plan.EventVMMigrating), "leaves node %s for maintenance", a.Pod.Spec.NodeName)
 	}
 	return nil
 }
 
 func (e *Executor) migrate(ctx context.Context, a plan.Migrate) error {
-	node := a.VMI.Status.NodeName
-	e.memory.sending(a.VMI, node, e.clock.Now())
+	e.memory.sending(a.VMI, a.VMI.Status.NodeName, e.clock.Now())
 	e.memory.migrated(a.VMI, e.clock.Now())
-	if err := e.movers.Migrate(ctx, a.VMI, a.ID); err != nil {
-		return err
-	}
-	e.events.Eventf(a.VMI, corev1.EventTypeNormal, string(plan.EventVMMigrating), "leaves node %s for maintenance", node)
-	return nil
+	return e.movers.Migrate(ctx, a.VMI, a.ID)
 }
 
 func (e *Executor) deleteVMI(ctx context.Context, a plan.DeleteVMI) error {
@@ -56,14 +47,13 @@ func (e *Executor) deleteVMI(ctx context.Context, a plan.DeleteVMI) error {
 }
 
 func (e *Executor) halt(ctx context.Context, a plan.Halt) error {
-	log := e.vmLog(a.VM)
-	if a.Forced {
-		log.Info("force stopping VM")
-	} else {
-		log.Info("stopping VM for maintenance mode")
-	}
 	if err := e.machines.Halt(ctx, a.VM, a.Record); err != nil {
 		return err
+	}
+	if a.Forced {
+		e.vmLog(a.VM).Info("force stopping VM")
+	} else {
+		e.vmLog(a.VM).Info("stopping VM for maintenance mode")
 	}
 	back := map[maintenance.RestartPoint]string{
 		maintenance.RestartAfterEnable:  "it is started on another node once this one is empty",
@@ -93,7 +83,7 @@ func (e *Executor) forget(ctx context.Context, a plan.Forget) error {
 	if err := e.machines.Forget(ctx, a.VM); err != nil {
 		return err
 	}
-	e.memory.started(a.VM)
+	e.memory.ForgetVM(vmKey(a.VM))
 	if a.Why != "" {
 		kind := corev1.EventTypeNormal
 		if a.Why == plan.EventVMStaysOff {
@@ -112,9 +102,13 @@ func (e *Executor) tell(node *corev1.Node, event plan.Event) {
 	if event.Warning {
 		kind = corev1.EventTypeWarning
 	}
-	if event.VM != nil {
-		e.vmLog(event.VM).Warn(event.Message)
+	switch {
+	case event.VM != nil:
+		e.vmLog(event.VM).Info(event.Message)
 		e.events.Event(event.VM, kind, string(event.Reason), event.Message)
+		return
+	case event.VMI != nil:
+		e.events.Event(event.VMI, kind, string(event.Reason), event.Message)
 		return
 	}
 	log := e.log.WithFields(logrus.Fields{"node": node.Name, "reason": event.Reason})

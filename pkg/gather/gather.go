@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/pkg/plan"
 )
 
@@ -142,7 +143,22 @@ func (g *Gatherer) Live(ctx context.Context, name string) (*plan.Snapshot, error
 	if s.Requests, err = g.Platform.Requests(); err != nil {
 		return nil, fmt.Errorf("requests of launcher pods: %w", err)
 	}
-	return s, nil
+	return s, g.draining(s)
+}
+
+// draining adds the VMIs of the other nodes that are being drained.
+func (g *Gatherer) draining(s *plan.Snapshot) error {
+	for _, node := range s.Nodes {
+		if node.Name == s.Name || !maintenance.Engaged(node) || maintenance.PhaseOf(node) == maintenance.PhaseCompleted {
+			continue
+		}
+		instances, err := g.Machines.Instances(node.Name)
+		if err != nil {
+			return err
+		}
+		s.Draining = append(s.Draining, instances...)
+	}
+	return nil
 }
 
 // VM observes what decides about one VM that Drydock stopped; nil when it has no
@@ -191,9 +207,6 @@ func (g *Gatherer) snapshot(name string, nodes []*corev1.Node) (*plan.Snapshot, 
 	if s.KubeVirt, err = g.Platform.Config(); err != nil {
 		return nil, err
 	}
-	if err := g.Slots(s); err != nil {
-		return nil, err
-	}
 	s.Attempts = g.Memory.Attempts()
 	for i := range s.Stopped {
 		g.Memory.Recall(&s.Stopped[i])
@@ -201,7 +214,8 @@ func (g *Gatherer) snapshot(name string, nodes []*corev1.Node) (*plan.Snapshot, 
 	return s, g.volumes(s)
 }
 
-// Slots counts the migrations anew.
+// Slots counts the migrations: not with the rest of a snapshot, since it must be done
+// while nobody else decides.
 func (g *Gatherer) Slots(s *plan.Snapshot) (err error) {
 	s.Migrations, err = g.Platform.Slots(s.Name, g.Memory.Sent(s.Now))
 	s.Migrations.Waiting = g.Waiting(s.Name)

@@ -59,17 +59,14 @@ func indexOngoing(m *kubevirtv1.VirtualMachineInstanceMigration) ([]string, erro
 	return []string{all}, nil
 }
 
-// indexVMByRecord finds the VMs that Drydock stopped for a node. A record that cannot
-// be read is found under the empty name, so that it can be reported.
+// indexVMByRecord finds the VMs that Drydock stopped for a node. One whose record cannot
+// be read is reported when its VM is looked at.
 func indexVMByRecord(vm *kubevirtv1.VirtualMachine) ([]string, error) {
 	record, err := maintenance.VMRecordOf(vm.Annotations)
-	switch {
-	case err != nil:
-		return []string{""}, nil //nolint:nilerr // An index cannot fail; the record is reported when it is used.
-	case record != nil:
-		return []string{record.Node}, nil
+	if err != nil || record == nil {
+		return nil, nil //nolint:nilerr // An index cannot fail.
 	}
-	return nil, nil
+	return []string{record.Node}, nil
 }
 
 // VMIOfLauncher returns the name of the VMI that a launcher pod belongs to, "" when

@@ -110,7 +110,7 @@ func (r *Reader) instance(vmi *kubevirtv1.VirtualMachineInstance, node string) (
 	if err != nil {
 		return instance, err
 	}
-	instance.VM = vm
+	instance.VM, instance.OwnerUnknown = vm, vm == nil && ownedByVM(vmi)
 	pods, err := r.launchers.GetByIndex(launcherByVMI, key(vmi.Namespace, vmi.Name))
 	if err != nil {
 		return instance, fmt.Errorf("launcher pods of VMI %s/%s: %w", vmi.Namespace, vmi.Name, err)
@@ -140,18 +140,25 @@ func (r *Reader) instance(vmi *kubevirtv1.VirtualMachineInstance, node string) (
 // owner returns the VM that owns a VMI, whatever API version the reference names; nil
 // when it has none, or belongs to a replica set or pool.
 func (r *Reader) owner(vmi *kubevirtv1.VirtualMachineInstance) (*kubevirtv1.VirtualMachine, error) {
-	owner := metav1.GetControllerOf(vmi)
-	if owner == nil || owner.Kind != "VirtualMachine" {
+	if !ownedByVM(vmi) {
 		return nil, nil
 	}
+	owner := metav1.GetControllerOf(vmi)
 	vm, err := r.vms.Get(vmi.Namespace, owner.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("VM of VMI %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	case vm.UID != owner.UID:
+		return nil, nil
 	}
 	return vm, nil
+}
+
+func ownedByVM(vmi *kubevirtv1.VirtualMachineInstance) bool {
+	owner := metav1.GetControllerOf(vmi)
+	return owner != nil && owner.Kind == "VirtualMachine"
 }
 
 // LauncherOwner returns the VMI and VM that a launcher pod belongs to; either is nil

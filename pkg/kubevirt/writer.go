@@ -31,12 +31,13 @@ func (w *Writer) Halt(ctx context.Context, vm *kubevirtv1.VirtualMachine, record
 	annotations := map[string]any{
 		maintenance.AnnotationVMRecord:    record.Encode(),
 		maintenance.AnnotationRunStrategy: record.RunStrategy,
+		maintenance.AnnotationMarker:      nil,
 	}
 	if record.Restart != maintenance.RestartNever {
 		annotations[maintenance.AnnotationMarker] = record.Node
 	}
 	spec := map[string]any{"runStrategy": kubevirtv1.RunStrategyHalted}
-	if record.ByRunning {
+	if byRunning(vm) {
 		spec = map[string]any{"running": false}
 	}
 	return w.patch(ctx, vm, annotations, spec)
@@ -52,10 +53,16 @@ func (w *Writer) Start(ctx context.Context, vm *kubevirtv1.VirtualMachine, recor
 		strategy = kubevirtv1.RunStrategyRerunOnFailure
 	}
 	spec := map[string]any{"runStrategy": strategy}
-	if record.ByRunning {
+	if byRunning(vm) {
 		spec = map[string]any{"running": true}
 	}
 	return w.patch(ctx, vm, map[string]any{maintenance.AnnotationVMRecord: record.Encode()}, spec)
+}
+
+// byRunning reports that the owner uses spec.running. What the spec says now decides:
+// the owner may have changed over while the VM was off, and KubeVirt refuses both.
+func byRunning(vm *kubevirtv1.VirtualMachine) bool {
+	return vm.Spec.Running != nil && vm.Spec.RunStrategy == nil
 }
 
 // Forget takes marker and record off a VM; the run strategy annotation stays, since

@@ -98,7 +98,6 @@ func (r *Reader) volume(volume *longhornv1.Volume) (plan.Volume, error) {
 	status := &volume.Status.KubernetesStatus
 	v := plan.Volume{
 		Name: volume.Name, Namespace: status.Namespace, Claim: status.PVCName,
-		Attached: volume.Status.State == longhornv1.VolumeStateAttached,
 	}
 	// LastPodRefAt is set when no pod refers to the volume any more: the workloads
 	// listed beside it are history.

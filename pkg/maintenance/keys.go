@@ -43,6 +43,10 @@ const (
 	AnnotationVMRecord = "drydock.dev/maintenance"
 )
 
+// AnnotationGrants is on the Lease that serialises admission and holds the grants by
+// node name.
+const AnnotationGrants = "drydock.dev/granted"
+
 // LabelOwnMigration is carried by migrations that Drydock created itself; its
 // value is the id of the maintenance.
 const LabelOwnMigration = "drydock.dev/maintenance-id"

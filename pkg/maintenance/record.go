@@ -29,8 +29,6 @@ type NodeRecord struct {
 	ID string `json:"id"`
 	// Forced is true once force was asked for.
 	Forced bool `json:"forced,omitempty"`
-	// RequestedBy is the user who asked, when the API knows.
-	RequestedBy string `json:"requestedBy,omitempty"`
 	// Started is when the drain began, or was resumed; the drain limit counts from it.
 	Started metav1.Time `json:"started"`
 	// CordonedBefore is true when the node was cordoned before the maintenance: it is
@@ -108,9 +106,6 @@ type VMRecord struct {
 	Source StopSource `json:"source"`
 	// RunStrategy is the run strategy that the VM had.
 	RunStrategy string `json:"runStrategy"`
-	// ByRunning is true when the owner wrote spec.running instead of
-	// spec.runStrategy; KubeVirt refuses both at once.
-	ByRunning bool `json:"byRunning,omitempty"`
 	// Stopped is the UID of the VMI that was stopped: the VM is back when another
 	// one exists.
 	Stopped types.UID `json:"stopped,omitempty"`

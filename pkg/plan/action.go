@@ -8,27 +8,21 @@ import (
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
 
-// Action is one thing to do. Each is idempotent and carries the object as it was
-// when the plan was made, so that the executor can make the API server refuse what
-// has changed since.
+// Action is one thing to do: for the plan's node, or for the object that it carries as
+// that was when the plan was made, so that the executor can make the API server refuse
+// what has changed since. Each is idempotent.
 //
 //sumtype:decl
 type Action interface{ action() }
 
 // Cordon makes the node unschedulable, and says so in the record, in one write.
-type Cordon struct {
-	Node   *corev1.Node
-	Record *maintenance.NodeRecord
-}
+type Cordon struct{ Record *maintenance.NodeRecord }
 
 // Uncordon makes the node schedulable.
-type Uncordon struct{ Node *corev1.Node }
+type Uncordon struct{}
 
 // RemoveTaint takes the drain taint away.
-type RemoveTaint struct {
-	Node *corev1.Node
-	Key  string
-}
+type RemoveTaint struct{ Key string }
 
 // Evict asks for the eviction of a pod, by UID and with the pod's own grace period.
 type Evict struct {

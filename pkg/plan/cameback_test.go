@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
 
 func TestAPodThatCameBackIsTold(t *testing.T) {
@@ -33,7 +35,7 @@ func TestAPodThatCameBackIsTold(t *testing.T) {
 				yes := true
 				pod.OwnerReferences = []metav1.OwnerReference{{UID: test.owner, Controller: &yes}}
 			}
-			s := &situation{Snapshot: &Snapshot{Name: "n1", Attempts: map[types.UID]Attempt{"before": test.attempt}}}
+			s := &situation{record: &maintenance.NodeRecord{}, Snapshot: &Snapshot{Name: "n1", Attempts: map[types.UID]Attempt{"before": test.attempt}}}
 			if got := s.cameBack(&Pod{Pod: pod}); got != test.want {
 				t.Errorf("it came back: %t, want %t", got, test.want)
 			}

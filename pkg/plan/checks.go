@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
 
 // CheckName is the stable, machine-readable name of a pre-check.
@@ -146,6 +148,26 @@ func checkVMs(s *situation) []Finding {
 			findings = append(findings, Finding{Check: CheckVMs, Message: fate.blockMessage(), Remedy: fate.remedy()})
 		}
 	}
+	return append(findings, s.strand()...)
+}
+
+// strand names the VMs of other draining nodes that could go nowhere but here: once this
+// node is in maintenance too, neither drain would end.
+func (s *situation) strand() []Finding {
+	if s.Node == nil || !s.available(s.Node) {
+		return nil
+	}
+	var findings []Finding
+	for n := range s.Draining {
+		i := &s.Draining[n]
+		strategy := maintenance.StrategyMigrate
+		if i.VM != nil {
+			strategy, _, _ = maintenance.StrategyOf(i.VM.Labels)
+		}
+		if rule := s.placement(i); !strategy.Stops() && !i.final() && i.VMI.DeletionTimestamp == nil && rule.hosts(s.Node) && !s.anyHosts(rule) {
+			findings = append(findings, Finding{Check: CheckVMs, Warning: s.forced, Message: fmt.Sprintf("VM %s is leaving node %s, which is being drained, and could go nowhere but here", i.Key(), i.VMI.Status.NodeName)})
+		}
+	}
 	return findings
 }
 
@@ -159,7 +181,13 @@ func checkCapacity(s *situation) []Finding {
 	needed, free := corev1.ResourceList{}, corev1.ResourceList{}
 	for _, node := range s.Nodes {
 		switch {
-		case node.Name == s.Name || s.engaged(node):
+		case node.Name == s.Name:
+			for _, fate := range s.fates() {
+				if fate.Verdict == Move {
+					addRequests(needed, fate.instance.Launchers)
+				}
+			}
+		case s.engaged(node):
 			add(needed, s.Requests[node.Name], 1)
 		case s.available(node):
 			add(free, node.Status.Allocatable, 1)
@@ -175,6 +203,14 @@ func checkCapacity(s *situation) []Finding {
 		}
 	}
 	return findings
+}
+
+func addRequests(sum corev1.ResourceList, pods []*corev1.Pod) {
+	for _, pod := range pods {
+		for n := range pod.Spec.Containers {
+			add(sum, pod.Spec.Containers[n].Resources.Requests, 1)
+		}
+	}
 }
 
 func add(sum, list corev1.ResourceList, sign int64) {

@@ -138,6 +138,8 @@ func TestCapacityIsAWarning(t *testing.T) {
 	for _, node := range w.nodes {
 		node.Status.Allocatable = list("4", "40Gi")
 	}
+	w.addVM("moves", "w1", "Migrate", "Always")
+	w.addVM("stays-off", "w1", "Shutdown", "Always")
 	for name, test := range map[string]struct {
 		requests map[string]corev1.ResourceList
 		warned   int
@@ -149,6 +151,10 @@ func TestCapacityIsAWarning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			snapshot := w.snapshot("w1")
 			snapshot.Requests = test.requests
+			for n := range snapshot.Instances {
+				// The one that is shut down for good needs no room elsewhere.
+				snapshot.Instances[n].Launchers[0].Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: test.requests["w1"]}}}
+			}
 			findings, _, err := Check(snapshot, false)
 			if err != nil {
 				t.Fatal(err)
@@ -193,5 +199,33 @@ func TestStorageOfOthers(t *testing.T) {
 				t.Errorf("refused is %t, want %t: %+v", got, test.refused, findings)
 			}
 		})
+	}
+}
+
+// Of two nodes that drain one after the other, the second must not be the only place for
+// a VM of the first.
+func TestAVMOfAnotherDrainingNodeIsNotStranded(t *testing.T) {
+	w := cluster(3, 2, false)
+	w.addVM("a", "w1", "", "Always").Spec.Template.Spec.NodeSelector = map[string]string{"disk": "fast"}
+	for _, name := range []string{"w1", "w2"} {
+		w.nodes[name].Labels["disk"] = "fast"
+	}
+	engage(w.nodes["w1"], "running")
+	for _, force := range []bool{false, true} {
+		snapshot := w.snapshot("w2")
+		snapshot.Draining = w.snapshot("w1").Instances
+		findings, _, err := Check(snapshot, force)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(findings) != 1 || !strings.Contains(findings[0].Message, "ns/a") || findings[0].Warning != force {
+			t.Errorf("force %t: found %+v", force, findings)
+		}
+	}
+	w.nodes["cp1"].Labels["disk"] = "fast"
+	snapshot := w.snapshot("w2")
+	snapshot.Draining = w.snapshot("w1").Instances
+	if findings, _, err := Check(snapshot, false); err != nil || len(refusals(findings)) > 0 {
+		t.Errorf("with another place for it: found %+v, %v", findings, err)
 	}
 }

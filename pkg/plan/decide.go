@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +26,7 @@ func Decide(snapshot *Snapshot) (*Plan, error) {
 		return p, nil
 	}
 	for _, problem := range s.request.Problems {
-		p.warn(EventBadRequest, problem)
+		p.Events = append(p.Events, Event{Reason: EventBadRequest, Message: problem, Once: problem, Warning: true})
 	}
 	switch {
 	case s.record == nil && maintenance.Engaged(s.Node):
@@ -73,9 +74,11 @@ const Young = 10 * time.Minute
 
 // withdrawStale withdraws evacuations that were asked for when another node had this
 // name: its VMs run on where the machine was only registered anew. They are told by
-// launchers that are older than the node.
+// launchers that are older than the node. A node that somebody has cordoned is left
+// alone: its evacuations may be a drain of theirs.
 func (s *situation) withdrawStale(p *Plan) {
-	if s.Now.Sub(s.Node.CreationTimestamp.Time) > Young {
+	young := s.FirstLook || s.Now.Sub(s.Node.CreationTimestamp.Time) <= Young
+	if !young || s.Node.Spec.Unschedulable {
 		return
 	}
 	for n := range s.Instances {
@@ -88,7 +91,7 @@ func (s *situation) withdrawStale(p *Plan) {
 			continue
 		}
 		p.do(Withdraw{VMI: i.VMI, Node: s.Name})
-		if m := i.migration(); m != nil && ours(m, s.Name) && !migrationUnderWay(m) && m.DeletionTimestamp == nil {
+		if m := i.migration(); m != nil && s.ours(m) && !migrationUnderWay(m) && m.DeletionTimestamp == nil {
 			p.do(DeleteMigration{Migration: m})
 		}
 	}
@@ -167,9 +170,10 @@ func (s *situation) askedAgain(p *Plan) {
 	record := face.Record
 	switch {
 	case s.request.Wanted && record.Halted != "":
-		if record.Halted == maintenance.HaltUncordoned {
-			// Whoever uncordoned ended whatever cordon there was before.
-			record.CordonedBefore, record.Cordoned = s.Node.Spec.Unschedulable, s.Node.Spec.Unschedulable
+		if unschedulable := s.Node.Spec.Unschedulable; !unschedulable || record.Halted == maintenance.HaltUncordoned {
+			// Whoever uncordoned ended whatever cordon there was before, and a cordon that
+			// stands since is by another hand.
+			record.CordonedBefore, record.Cordoned = unschedulable, unschedulable
 		}
 		record.Halted, record.Started = "", metav1.NewTime(s.Now)
 		record.Forced = record.Forced || s.request.Forced
@@ -221,7 +225,7 @@ func (s *situation) engagedPhase(p *Plan) {
 		return
 	case !s.record.Cordoned:
 		face.Record.Cordoned = true
-		p.do(Cordon{Node: s.Node, Record: face.Record})
+		p.do(Cordon{Record: face.Record})
 		return
 	case !s.Node.Spec.Unschedulable:
 		s.giveUp(p, face, maintenance.HaltUncordoned)
@@ -241,6 +245,7 @@ func (s *situation) engagedPhase(p *Plan) {
 // work drains, and moves the phase on.
 func (s *situation) work(p *Plan, face *Face) {
 	s.drain(p)
+	s.tellMoves(p)
 	s.evictPods(p)
 	left := s.left(p)
 	face.Message = left.message(s)
@@ -260,11 +265,11 @@ func (s *situation) work(p *Plan, face *Face) {
 // complete starts the VMs that wait for the node to be empty, each once, and ends
 // the drain. A start that fails does not delay it.
 func (s *situation) complete(p *Plan, face *Face, returned string) {
+	s.startStopped(p, true)
 	if unsafe := checkStorage(s); len(unsafe) > 0 {
 		face.Message = "the node is empty, but must not be taken down: " + sentence(unsafe)
 		return
 	}
-	s.startStopped(p, true)
 	face.Phase, face.MaintainStatus = maintenance.PhaseCompleted, maintenance.StatusCompleted
 	face.Message = s.report()
 	p.WatchPods = false
@@ -288,7 +293,7 @@ func (s *situation) completed(p *Plan, face *Face) {
 	message := s.report()
 	if s.record.Cordoned && !s.Node.Spec.Unschedulable {
 		message = uncordonedMeanwhile + "; " + message
-		if !hasPrefix(face.Message, uncordonedMeanwhile) {
+		if !strings.HasPrefix(face.Message, uncordonedMeanwhile) {
 			p.warn(EventUncordoned, uncordonedMeanwhile)
 		}
 	}
@@ -321,7 +326,7 @@ func (s *situation) halted(p *Plan, face *Face) {
 	default:
 		face.Message = fmt.Sprintf("timed out after %s; %s; %s", s.Config.DrainTimeout, left, next)
 	}
-	face.Message += s.offSentence()
+	face.Message += s.offSentence(false)
 	p.Face = face
 }
 
@@ -330,7 +335,7 @@ func (s *situation) halted(p *Plan, face *Face) {
 // up where it stopped.
 func (s *situation) leave(p *Plan) {
 	if hasTaint(s.Node, s.KubeVirt.DrainTaint) {
-		p.do(RemoveTaint{Node: s.Node, Key: s.KubeVirt.DrainTaint})
+		p.do(RemoveTaint{Key: s.KubeVirt.DrainTaint})
 	}
 	if s.withdraw(p) {
 		face := s.currentFace()
@@ -340,7 +345,7 @@ func (s *situation) leave(p *Plan) {
 	}
 	schedulable := !s.Node.Spec.Unschedulable
 	if s.record.Cordoned && !schedulable && !s.record.CordonedBefore {
-		p.do(Uncordon{Node: s.Node})
+		p.do(Uncordon{})
 		schedulable = true
 	}
 	s.startStopped(p, false)

@@ -38,17 +38,18 @@ func (s *situation) drain(p *Plan) {
 // own evacuation and migration are withdrawn first; a user's migration is awaited.
 func (s *situation) stop(p *Plan, f *Fate) {
 	i := f.instance
-	if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) {
+	// Whoever marked it: KubeVirt would go on making migrations of a VM that is to stop.
+	if i.VMI.Status.EvacuationNodeName == s.Name {
 		p.do(Withdraw{VMI: i.VMI, Node: s.Name})
 	}
-	if m := i.migration(); m != nil && ours(m, s.Name) && m.DeletionTimestamp == nil {
+	if m := i.migration(); m != nil && s.ours(m) && m.DeletionTimestamp == nil {
 		p.do(DeleteMigration{Migration: m})
 	}
 	if why := s.obstruction(i); why != "" {
 		f.Progress, f.Detail = Held, why
 		return
 	}
-	if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) {
+	if i.VMI.Status.EvacuationNodeName == s.Name {
 		// KubeVirt may create a migration until the mark is gone.
 		f.Progress, f.Detail = Held, "is waiting for its evacuation to be withdrawn"
 		return
@@ -62,7 +63,7 @@ func (s *situation) stop(p *Plan, f *Fate) {
 }
 
 func (s *situation) stopRecord(f *Fate) *maintenance.VMRecord {
-	strategy, byRunning := RunStrategyOf(f.instance.VM)
+	strategy := RunStrategyOf(f.instance.VM)
 	restart := maintenance.RestartNever
 	switch f.Verdict {
 	case StopRestartAfterEnable:
@@ -74,7 +75,7 @@ func (s *situation) stopRecord(f *Fate) *maintenance.VMRecord {
 	return &maintenance.VMRecord{
 		ID: s.record.ID, Node: s.Node.Name, NodeUID: s.Node.UID,
 		Restart: restart, Source: f.Source,
-		RunStrategy: string(strategy), ByRunning: byRunning, Stopped: f.instance.VMI.UID,
+		RunStrategy: string(strategy), Stopped: f.instance.VMI.UID,
 	}
 }
 
@@ -103,16 +104,17 @@ func (s *situation) dispatch(p *Plan, queue []*Fate) {
 		}
 	}
 	free := min(own, cluster-ahead)
-	failed := func(f *Fate) int {
-		count, _ := f.instance.failures(s.Name, s.record.Started.Time)
-		return count
-	}
-	slices.SortStableFunc(queue, func(a, b *Fate) int { return failed(a) - failed(b) })
+	slices.SortStableFunc(queue, func(a, b *Fate) int { return s.tries(a.instance) - s.tries(b.instance) })
 	waiting := 0
 	for _, f := range queue {
 		i := f.instance
 		if !i.VMI.IsRunning() {
 			f.Detail = "is not running yet"
+			continue
+		}
+		if !i.VMI.IsMigratable() {
+			// An eviction under LiveMigrateIfPossible would shut it down.
+			f.Detail = "is not known to KubeVirt as live-migratable yet"
 			continue
 		}
 		if at := s.retryAt(i); s.Now.Before(at) {
@@ -163,14 +165,14 @@ func (s *situation) recentlySent(p *Plan, f *Fate) bool {
 	if attempt.Count == 0 {
 		return false
 	}
+	if _, stuck := f.instance.unschedulable(); !stuck && s.Now.Sub(attempt.Last) > unmarked && attempt.Message != "" {
+		f.Detail = "did not leave: " + attempt.Message
+	}
 	until := attempt.Last.Add(max(unmarked, backoff(attempt.Count)))
 	if !s.Now.Before(until) {
 		return false
 	}
 	p.wake(until.Sub(s.Now))
-	if s.Now.Sub(attempt.Last) > unmarked && attempt.Message != "" {
-		f.Detail = "eviction refused: " + attempt.Message
-	}
 	return true
 }
 
@@ -188,10 +190,10 @@ func (s *situation) stepBack(p *Plan, othersWait bool) {
 			continue
 		}
 		m := i.migration()
-		count, _ := i.failures(s.Name, s.record.Started.Time)
+		count, _ := s.failures(i)
 		_, stuck := i.unschedulable()
 		switch {
-		case f.Progress == Migrating && stuck && ours(m, s.Name) && !migrationUnderWay(m):
+		case f.Progress == Migrating && stuck && s.ours(m) && !migrationUnderWay(m):
 		case f.Progress == Marked && count > 0 && i.VMI.Status.EvacuationNodeName == s.Name:
 		default:
 			continue
@@ -205,6 +207,16 @@ func (s *situation) stepBack(p *Plan, othersWait bool) {
 	}
 }
 
+// tries is how often a VM was asked to leave in vain.
+func (s *situation) tries(i *Instance) int {
+	count, _ := s.failures(i)
+	return max(count, s.attempt(i).Count)
+}
+
+// markShows is how long a mark that KubeVirt has written may take to be seen. KubeVirt
+// writes it before it answers, so this only covers the watch.
+const markShows = 2 * time.Second
+
 // withdraw takes back everything that this drain asked of KubeVirt, and nothing that
 // others did: marks from before the drain and migrations of users stay. A migration
 // that already moves memory is let go on. It reports whether anything was left to
@@ -217,7 +229,12 @@ func (s *situation) withdraw(p *Plan) bool {
 			p.do(Withdraw{VMI: i.VMI, Node: s.Name})
 		}
 		m := i.migration()
-		if m == nil || s.markedBefore(i) || !ours(m, s.Name) || migrationUnderWay(m) {
+		if m == nil && s.Now.Sub(s.attempt(i).Last) < markShows && i.VMI.Status.EvacuationNodeName == "" && i.on(s.Name) {
+			// It was asked to leave a moment ago, and does not show it yet.
+			p.pending = true
+			p.wake(markShows)
+		}
+		if m == nil || s.markedBefore(i) || !s.ours(m) || migrationUnderWay(m) {
 			continue
 		}
 		switch {

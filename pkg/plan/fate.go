@@ -151,6 +151,8 @@ func (s *situation) migrateFate(f *Fate) {
 		f.Verdict, f.Means = Move, s.means(i)
 	case !s.forced:
 		f.Verdict = Block
+	case i.OwnerUnknown:
+		f.Verdict = Block
 	case i.VM == nil:
 		f.Verdict, f.Source = Delete, maintenance.SourceForce
 	default:
@@ -188,9 +190,6 @@ func (f *Fate) remedy() string {
 	return fmt.Sprintf("kubectl label vm -n %s %s %s=%s --overwrite", f.Namespace, f.Name, maintenance.LabelStrategy, maintenance.StrategyRestartAfterEnable)
 }
 
-// VM is the virtual machine, nil for a VMI without one.
-func (f *Fate) VM() *kubevirtv1.VirtualMachine { return f.instance.VM }
-
 // label names the VM for a sentence.
 func (f *Fate) label() string { return f.Namespace + "/" + f.Name }
 
@@ -198,6 +197,9 @@ func (f *Fate) label() string { return f.Namespace + "/" + f.Name }
 func (f *Fate) blockMessage() string {
 	if f.instance.VM != nil {
 		return "VM " + f.label() + " " + f.Message
+	}
+	if f.instance.OwnerUnknown {
+		return fmt.Sprintf("VMI %s %s, and the VM that owns it cannot be found", f.label(), f.Message)
 	}
 	lost := "it would be lost"
 	for _, owner := range f.instance.VMI.OwnerReferences {

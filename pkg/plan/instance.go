@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -57,22 +55,22 @@ func migrationUnderWay(m *kubevirtv1.VirtualMachineInstanceMigration) bool {
 	return m.Status.Phase == kubevirtv1.MigrationRunning
 }
 
-// ours reports whether a migration belongs to the drain of a node: KubeVirt made it
-// for an evacuation of that node, or Drydock did itself.
-func ours(m *kubevirtv1.VirtualMachineInstanceMigration, node string) bool {
-	if _, own := m.Labels[maintenance.LabelOwnMigration]; own {
-		return true
+// ours reports whether a migration belongs to this maintenance: KubeVirt made it for an
+// evacuation of the node, or Drydock did itself, for this maintenance and no other.
+func (s *situation) ours(m *kubevirtv1.VirtualMachineInstanceMigration) bool {
+	if id, own := m.Labels[maintenance.LabelOwnMigration]; own {
+		return s.record != nil && id == s.record.ID
 	}
-	return m.Annotations[kubevirtv1.EvacuationMigrationAnnotation] == node
+	return m.Annotations[kubevirtv1.EvacuationMigrationAnnotation] == s.Name
 }
 
 // failures counts the migrations of this drain that failed since it began, and
 // returns the last.
-func (i *Instance) failures(node string, since time.Time) (int, *kubevirtv1.VirtualMachineInstanceMigration) {
+func (s *situation) failures(i *Instance) (int, *kubevirtv1.VirtualMachineInstanceMigration) {
 	var count int
 	var last *kubevirtv1.VirtualMachineInstanceMigration
 	for _, m := range i.Migrations {
-		if m.Status.Phase == kubevirtv1.MigrationFailed && ours(m, node) && !m.CreationTimestamp.Time.Before(since) {
+		if m.Status.Phase == kubevirtv1.MigrationFailed && s.ours(m) && !m.CreationTimestamp.Before(&s.record.Started) {
 			count++
 			last = m
 		}
@@ -151,21 +149,18 @@ func NodesOf(vmi *kubevirtv1.VirtualMachineInstance) []string {
 	return nodes
 }
 
-// RunStrategyOf returns what the VM's spec says, and whether it says so by
-// spec.running. A VM with neither, as old stored objects may be, is Halted.
-func RunStrategyOf(vm *kubevirtv1.VirtualMachine) (strategy kubevirtv1.VirtualMachineRunStrategy, byRunning bool) {
+// RunStrategyOf returns what the VM's spec says, by spec.runStrategy or spec.running. A
+// VM with neither, as old stored objects may be, is Halted.
+func RunStrategyOf(vm *kubevirtv1.VirtualMachine) kubevirtv1.VirtualMachineRunStrategy {
 	switch {
 	case vm.Spec.RunStrategy != nil:
-		return *vm.Spec.RunStrategy, false
+		return *vm.Spec.RunStrategy
 	case vm.Spec.Running != nil && *vm.Spec.Running:
-		return kubevirtv1.RunStrategyAlways, true
-	case vm.Spec.Running != nil:
-		return kubevirtv1.RunStrategyHalted, true
+		return kubevirtv1.RunStrategyAlways
 	}
-	return kubevirtv1.RunStrategyHalted, false
+	return kubevirtv1.RunStrategyHalted
 }
 
 func halted(vm *kubevirtv1.VirtualMachine) bool {
-	strategy, _ := RunStrategyOf(vm)
-	return strategy == kubevirtv1.RunStrategyHalted
+	return RunStrategyOf(vm) == kubevirtv1.RunStrategyHalted
 }

@@ -14,7 +14,7 @@ import (
 // fails makes a running migration fail.
 func (w *world) kubevirt(name string, fails bool) {
 	vm, vmi := w.vms[name], w.vmis[name]
-	strategy, _ := RunStrategyOf(vm)
+	strategy := RunStrategyOf(vm)
 	before := vm.Status.RunStrategy
 	vm.Status.RunStrategy = strategy
 	switch {
@@ -129,7 +129,7 @@ func (w *world) describe() string {
 		if vmi := w.vmis[name]; vmi != nil {
 			where = fmt.Sprintf("on %s deleting=%t marked=%s", vmi.Status.NodeName, vmi.DeletionTimestamp != nil, vmi.Status.EvacuationNodeName)
 		}
-		strategy, _ := RunStrategyOf(vm)
+		strategy := RunStrategyOf(vm)
 		text += fmt.Sprintf("%s %s label=%q run=%s record=%s\n", name, where, vm.Labels[maintenance.LabelStrategy], strategy, vm.Annotations[maintenance.AnnotationVMRecord])
 	}
 	return text

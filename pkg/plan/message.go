@@ -11,8 +11,6 @@ import (
 // handful is how many names a sentence holds before "and 12 more".
 const handful = 5
 
-func hasPrefix(s, prefix string) bool { return strings.HasPrefix(s, prefix) }
-
 // names joins a handful in the order given.
 func names(list []string) string {
 	if len(list) <= handful {
@@ -177,15 +175,16 @@ func (s *situation) report() string {
 	if unsafe := checkStorage(s); len(unsafe) > 0 {
 		message = "do not reboot: " + sentence(unsafe)
 	}
-	message += s.offSentence()
+	message += s.offSentence(true)
 	if sole := s.soleCopies(); len(sole) > 0 {
 		message += "; it holds the only healthy copy of " + names(sole) + ": reboot yes, remove no"
 	}
 	return message
 }
 
-// offSentence lists the VMs that this maintenance stopped, and who starts them.
-func (s *situation) offSentence() string {
+// offSentence lists the VMs that this maintenance stopped, and who starts them. On a
+// node that is not emptied those that wait for that are started on leaving as well.
+func (s *situation) offSentence(emptied bool) string {
 	var leaving, later, owner []string
 	for n := range s.Stopped {
 		v := &s.Stopped[n]
@@ -193,7 +192,7 @@ func (s *situation) offSentence() string {
 			continue
 		}
 		name := v.VM.Namespace + "/" + v.VM.Name
-		plan := s.decideVM(v, false, true)
+		plan := s.decideVM(v, false, emptied)
 		switch {
 		case v.Record.Restart == maintenance.RestartNever:
 			owner = append(owner, name)

@@ -63,8 +63,12 @@ type Face struct {
 
 // Event is an Event on the node, or on a VM.
 type Event struct {
-	// VM is what the event is about; nil for the node.
-	VM      *kubevirtv1.VirtualMachine
+	// VM is what the event is about, or VMI where there is no VM; both nil for the node.
+	VM  *kubevirtv1.VirtualMachine
+	VMI *kubevirtv1.VirtualMachineInstance
+	// Once is set where the event stands for something that lasts: it is told once for
+	// each object and value, for as long as this process remembers.
+	Once    string
 	Reason  EventReason
 	Message string
 	Warning bool
@@ -117,9 +121,24 @@ func (p *Plan) warn(reason EventReason, message string) {
 func (p *Plan) warnUnknown(fates []Fate) {
 	for n := range fates {
 		if f := &fates[n]; f.Unknown != "" {
-			p.Events = append(p.Events, Event{VM: f.instance.VM, Reason: EventVMUnknown, Warning: true, Message: fmt.Sprintf(
+			p.Events = append(p.Events, Event{VM: f.instance.VM, Reason: EventVMUnknown, Once: f.Unknown, Warning: true, Message: fmt.Sprintf(
 				"metadata.labels[%s]: unknown maintenance mode strategy %q is taken for %s; valid are %s",
 				maintenance.LabelStrategy, f.Unknown, maintenance.StrategyMigrate, maintenance.StrategyNames())})
+		}
+	}
+}
+
+// tellMoves tells each VM that KubeVirt has begun to move. That it has shows only in the
+// VMI and its migration: KubeVirt answers an eviction alike whether it marks or refuses.
+func (s *situation) tellMoves(p *Plan) {
+	for n := range p.VMs {
+		i := p.VMs[n].instance
+		moving := i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i)
+		if m := i.migration(); m != nil && s.ours(m) {
+			moving = true
+		}
+		if moving && p.VMs[n].Verdict == Move {
+			p.Events = append(p.Events, Event{VM: i.VM, VMI: i.VMI, Reason: EventVMMigrating, Once: s.record.ID, Message: "leaves node " + s.Name + " for maintenance"})
 		}
 	}
 }

@@ -71,13 +71,13 @@ func (s *situation) evictPods(p *Plan) {
 // evict it again would only bring the next one.
 func (s *situation) cameBack(pod *Pod) bool {
 	owner := metav1.GetControllerOf(pod.Pod)
-	if owner == nil {
+	if owner == nil || s.record == nil {
 		return false
 	}
 	for uid, attempt := range s.Attempts {
 		// Objects know their age in seconds.
 		after := !pod.CreationTimestamp.Time.Before(attempt.Last.Truncate(time.Second))
-		if uid != pod.UID && attempt.Owner == owner.UID && attempt.Node == s.Name && attempt.Code/100 == 2 && after {
+		if uid != pod.UID && attempt.Owner == owner.UID && attempt.Node == s.Name && attempt.Code/100 == 2 && after && !attempt.Last.Before(s.record.Started.Time) {
 			return true
 		}
 	}

@@ -77,7 +77,7 @@ func (s *situation) explainFailures(f *Fate) {
 	if f.Detail != "" || f.Verdict != Move || s.record == nil {
 		return
 	}
-	count, last := f.instance.failures(s.Name, s.record.Started.Time)
+	count, last := s.failures(f.instance)
 	if count == 0 {
 		return
 	}
@@ -112,7 +112,7 @@ func (s *situation) obstruction(i *Instance) string {
 
 // retryAt is when an instance whose migrations failed may be tried again.
 func (s *situation) retryAt(i *Instance) time.Time {
-	count, last := i.failures(s.Name, s.record.Started.Time)
+	count, last := s.failures(i)
 	if count == 0 {
 		return time.Time{}
 	}

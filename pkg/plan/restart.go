@@ -43,7 +43,7 @@ func ForeignMarker(vm *kubevirtv1.VirtualMachine, node *corev1.Node) *Event {
 	if _, own := vm.Annotations[maintenance.AnnotationVMRecord]; marker == "" || own || (node != nil && maintenance.Engaged(node)) {
 		return nil
 	}
-	return &Event{VM: vm, Reason: EventVMForeign, Warning: true, Message: fmt.Sprintf(
+	return &Event{VM: vm, Reason: EventVMForeign, Once: marker, Warning: true, Message: fmt.Sprintf(
 		"metadata.annotations[%s] names node %s, which is not in maintenance, and Drydock did not set it: the VM is left as it is", maintenance.AnnotationMarker, marker)}
 }
 
@@ -69,7 +69,11 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 		return VMPlan{}
 	case record.Starting:
 		return s.starting(v)
-	case !halted(v.VM) && restartedByKubeVirt(v.VM) && !over:
+	case !halted(v.VM) && restartedByKubeVirt(v.VM) && !over && !startedPaused(v.VM):
+		if len(v.VM.Status.StateChangeRequests) > 0 {
+			// Halted now, KubeVirt would serve the request again.
+			return VMPlan{}
+		}
 		// A start request left over from before the stop is not a user.
 		return VMPlan{Actions: []Action{Halt{VM: v.VM, Record: record}}}
 	case !halted(v.VM):
@@ -132,6 +136,17 @@ func restartedByKubeVirt(vm *kubevirtv1.VirtualMachine) bool {
 	return strings.HasPrefix(manager, "virt-controller")
 }
 
+// startedPaused reports that a person asked for a paused start, which KubeVirt serves
+// through a start request on the halted VM.
+func startedPaused(vm *kubevirtv1.VirtualMachine) bool {
+	for _, request := range vm.Status.StateChangeRequests {
+		if request.Action == kubevirtv1.StartRequest && request.Data[kubevirtv1.StartRequestDataPausedKey] == kubevirtv1.StartRequestDataPausedTrue {
+			return true
+		}
+	}
+	return false
+}
+
 // cannotStartElsewhere says why an AfterEnable VM must wait for leaving.
 func (s *situation) cannotStartElsewhere(v *StoppedVM) string {
 	if !s.anyHosts(vmPlacement(v.VM)) {
@@ -171,7 +186,7 @@ func (s *situation) starting(v *StoppedVM) VMPlan {
 	case halted(v.VM):
 		return forget(v, EventVMStaysOff, "was stopped by somebody else; Drydock leaves it alone")
 	}
-	strategy, _ := RunStrategyOf(v.VM)
+	strategy := RunStrategyOf(v.VM)
 	since := s.Now.Sub(v.LastCall)
 	waiting := VMPlan{Waiting: "KubeVirt has not started it yet", Stuck: since >= startPatience}
 	if !waiting.Stuck {

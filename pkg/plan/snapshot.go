@@ -22,11 +22,16 @@ type Snapshot struct {
 	Name string
 	// Nodes are all nodes of the cluster, the subject among them.
 	Nodes []*corev1.Node
+	// FirstLook is true in this process's first pass over the node: another one may have
+	// had its name while nobody looked.
+	FirstLook bool
 	// Granted names nodes that were admitted a moment ago and may not show it yet.
 	// They count as engaged.
 	Granted map[string]bool
 	// Instances are the VMIs on the node, in any sense of section 1 of the contract.
 	Instances []Instance
+	// Draining are the VMIs on other nodes that are being drained; only for admission.
+	Draining []Instance
 	// Pods are the other pods on the node that a drain would remove; see PodsKnown.
 	Pods []Pod
 	// PodsKnown is false until the node's pods have been listed: then nothing may be
@@ -64,6 +69,9 @@ type Instance struct {
 	VMI *kubevirtv1.VirtualMachineInstance
 	// VM is the owner; nil for a bare VMI and one of a replica set or pool.
 	VM *kubevirtv1.VirtualMachine
+	// OwnerUnknown is true when a VM owns the VMI and cannot be found: it may ask for
+	// anything.
+	OwnerUnknown bool
 	// Launchers are its launcher pods on this node that are not final.
 	Launchers []*corev1.Pod
 	// Targets are its launcher pods on other nodes, or on none yet.
@@ -124,8 +132,6 @@ type Volume struct {
 	Name string
 	// Namespace and Claim are the PersistentVolumeClaim that it backs.
 	Namespace, Claim string
-	// Attached is true while some node has it attached.
-	Attached bool
 	// Users are the workloads that use it now, as Longhorn sees it, without VMIs
 	// that no longer exist.
 	Users []VolumeUser

@@ -1,6 +1,10 @@
 package plan
 
-import "slices"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // healthyOutside are the nodes, other than the subject, that hold a healthy replica
 // and are not in maintenance themselves.
@@ -47,9 +51,20 @@ func (s *situation) usedElsewhere(v *Volume) (VolumeUser, bool) {
 		if user.Kind == "VirtualMachineInstance" && s.instanceHere(user.Namespace, user.Name) {
 			continue
 		}
+		if user.Kind == "Pod" && s.launcherHere(user.Namespace, user.Name) {
+			continue
+		}
 		return user, true
 	}
 	return VolumeUser{}, false
+}
+
+// launcherHere reports a launcher of a VM of this node. Longhorn names it as the user of
+// a hot-plugged volume, since it owns the pod that holds the disk.
+func (s *situation) launcherHere(namespace, name string) bool {
+	return slices.ContainsFunc(s.Instances, func(i Instance) bool {
+		return slices.ContainsFunc(i.Launchers, func(pod *corev1.Pod) bool { return pod.Namespace == namespace && pod.Name == name })
+	})
 }
 
 func (s *situation) instanceHere(namespace, name string) bool {

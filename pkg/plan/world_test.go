@@ -168,7 +168,7 @@ func (w *world) pass(name string) {
 		w.violated("node %s is out of maintenance and %d actions are taken, the first %T", name, len(p.Actions), p.Actions[0])
 	}
 	for _, action := range p.Actions {
-		w.apply(action)
+		w.apply(node, action)
 	}
 	if p.Face != nil {
 		w.show(node, p.Face)
@@ -187,7 +187,7 @@ func (w *world) passVM(name string) {
 		return
 	}
 	for _, action := range p.Actions {
-		w.apply(action)
+		w.apply(nil, action)
 	}
 }
 
@@ -235,17 +235,16 @@ func (w *world) checkQuorum(target string) {
 	}
 }
 
-func (w *world) apply(action Action) {
+func (w *world) apply(node *corev1.Node, action Action) {
 	switch a := action.(type) {
 	case Cordon:
-		node := w.nodes[a.Node.Name]
 		node.Spec.Unschedulable = true
 		node.Annotations[maintenance.AnnotationNodeRecord] = a.Record.Encode()
 	case Uncordon:
-		if w.cordonedByUser[a.Node.Name] {
-			w.violated("node %s was cordoned before and is uncordoned", a.Node.Name)
+		if w.cordonedByUser[node.Name] {
+			w.violated("node %s was cordoned before and is uncordoned", node.Name)
 		}
-		w.nodes[a.Node.Name].Spec.Unschedulable = false
+		node.Spec.Unschedulable = false
 	case Evict:
 		w.attempts[a.Pod.UID] = Attempt{Count: w.attempts[a.Pod.UID].Count + 1, Last: w.now, Code: 429}
 		vmi := w.vmis[a.VMI.Name]

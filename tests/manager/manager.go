@@ -152,15 +152,25 @@ func (m *Manager) follow(log io.Reader) {
 // AwaitLine returns the first line that satisfies the condition, and an error when the
 // manager ends or nothing comes in time.
 func (m *Manager) AwaitLine(condition func(Line) bool) (Line, error) {
+	return m.AwaitTimes(1, condition)
+}
+
+// AwaitTimes returns the n-th line that satisfies the condition.
+func (m *Manager) AwaitTimes(n int, condition func(Line) bool) (Line, error) {
 	deadline := time.After(patience)
 	for {
 		m.mu.Lock()
-		n, changed := slices.IndexFunc(m.lines, condition), m.changed
-		if n >= 0 {
-			defer m.mu.Unlock()
-			return m.lines[n], nil
-		}
+		lines, changed := m.lines, m.changed
 		m.mu.Unlock()
+		seen := 0
+		for _, line := range lines {
+			if condition(line) {
+				seen++
+			}
+			if seen == n {
+				return line, nil
+			}
+		}
 		select {
 		case <-changed:
 		case <-m.ended:

@@ -7,12 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corecontrollers "github.com/rancher/wrangler/v3/pkg/generated/controllers/core/v1"
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/execute"
@@ -25,9 +27,11 @@ import (
 type Gatherer interface {
 	Node(ctx context.Context, node *corev1.Node, withPods bool) (*plan.Snapshot, error)
 	Live(ctx context.Context, name string) (*plan.Snapshot, error)
-	Slots(s *plan.Snapshot) error
 	VM(vm *kubevirtv1.VirtualMachine) (*plan.Snapshot, *plan.StoppedVM, error)
 }
+
+// Slots adds to a snapshot how busy KubeVirt is.
+type Slots interface{ Slots(s *plan.Snapshot) error }
 
 // Executor carries out plans.
 type Executor interface {
@@ -57,16 +61,21 @@ type Controller struct {
 	VMs      kubevirtcontrollers.VirtualMachineController
 	VMIs     kubevirtcontrollers.VirtualMachineInstanceCache
 	Gatherer Gatherer
+	Slots    Slots
 	Executor Executor
 	Ledger   Ledger
 	Pods     PodWatches
 	Stopped  Stopped
 	Memory   *execute.Memory
-	Log      logrus.FieldLogger
+	// Due is 1 for each VM that is due to be started and is not started yet, by namespace
+	// and name.
+	Due *prometheus.GaugeVec
+	Log logrus.FieldLogger
 
 	ctx     context.Context
 	leading atomic.Bool
 	told    told
+	looked  looked
 	// deciding is held while a plan is made, see decide, and admitting while a request
 	// is decided about, see grant.
 	deciding, admitting sync.Mutex
@@ -94,7 +103,8 @@ func (c *Controller) Lead() error {
 		return fmt.Errorf("VMs: %w", err)
 	}
 	for _, vm := range vms {
-		if _, ok := vm.Annotations[maintenance.AnnotationVMRecord]; ok {
+		_, record := vm.Annotations[maintenance.AnnotationVMRecord]
+		if _, marker := vm.Annotations[maintenance.AnnotationMarker]; record || marker {
 			c.VMs.EnqueueAfter(vm.Namespace, vm.Name, 0)
 		}
 	}
@@ -113,9 +123,13 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 	if err := c.enqueueStopped(name); err != nil {
 		return node, err
 	}
-	if node == nil || idle(node, time.Since(node.CreationTimestamp.Time)) {
+	if node == nil {
+		c.looked.forget(name)
+	}
+	if node == nil || (idle(node, time.Since(node.CreationTimestamp.Time)) && c.looked.at(node)) {
 		c.Pods.Forget(name)
 		c.Memory.Forget(name)
+		c.told.forget(types.NamespacedName{Name: name})
 		return node, nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, passLimit)
@@ -145,15 +159,18 @@ const passLimit = time.Minute
 
 func (c *Controller) pass(ctx context.Context, node *corev1.Node) error {
 	_, engaged := node.Annotations[maintenance.AnnotationNodeRecord]
-	withPods := engaged && maintenance.PhaseOf(node) != maintenance.PhaseCompleted
+	_, staying := node.Annotations[maintenance.AnnotationStatus]
+	withPods := engaged && staying && maintenance.PhaseOf(node) != maintenance.PhaseCompleted
 	snapshot, err := c.Gatherer.Node(ctx, node, withPods)
 	if err != nil {
 		return err
 	}
+	snapshot.FirstLook = !c.looked.at(node)
 	p, err := c.decide(snapshot)
 	if err != nil {
 		return err
 	}
+	c.looked.note(node)
 	if p.Admit {
 		return c.admit(ctx, node.Name)
 	}
@@ -166,7 +183,7 @@ func (c *Controller) pass(ctx context.Context, node *corev1.Node) error {
 func (c *Controller) decide(snapshot *plan.Snapshot) (*plan.Plan, error) {
 	c.deciding.Lock()
 	defer c.deciding.Unlock()
-	if err := c.Gatherer.Slots(snapshot); err != nil {
+	if err := c.Slots.Slots(snapshot); err != nil {
 		return nil, err
 	}
 	p, err := plan.Decide(snapshot)
@@ -178,7 +195,7 @@ func (c *Controller) decide(snapshot *plan.Snapshot) (*plan.Plan, error) {
 }
 
 func (c *Controller) carryOut(ctx context.Context, node *corev1.Node, p *plan.Plan) error {
-	p.Events = c.told.filter(node, p.Events)
+	p.Events = c.told.filter(node.Name, p.Events)
 	wake, err := c.Executor.Node(ctx, node, p)
 	if wake > 0 {
 		c.Nodes.EnqueueAfter(node.Name, wake)
@@ -195,19 +212,28 @@ const admissionTries = 10
 
 // admit decides about a request, and carries the decision out.
 func (c *Controller) admit(ctx context.Context, name string) error {
-	p, node, err := c.grant(ctx, name)
+	if !c.admitting.TryLock() {
+		// Each decision takes a few requests; a worker is not parked for them.
+		c.Nodes.EnqueueAfter(name, admitAgain)
+		return nil
+	}
+	p, node, err := func() (*plan.Plan, *corev1.Node, error) {
+		defer c.admitting.Unlock()
+		return c.grant(ctx, name)
+	}()
 	if err != nil || node == nil {
 		return err
 	}
 	return c.carryOut(ctx, node, p)
 }
 
+// admitAgain is when a request is looked at again while another one is decided about.
+const admitAgain = 20 * time.Millisecond
+
 // grant decides about a request; see execute.Ledger for why two never both pass a limit
 // of one. Within this process one decides after the other: each that is overtaken
-// reads all nodes anew. The node is nil when there is nothing to carry out.
+// would read all nodes anew. The node is nil when there is nothing to carry out.
 func (c *Controller) grant(ctx context.Context, name string) (*plan.Plan, *corev1.Node, error) {
-	c.admitting.Lock()
-	defer c.admitting.Unlock()
 	for range admissionTries {
 		page, err := c.Ledger.Read(ctx)
 		if err != nil {

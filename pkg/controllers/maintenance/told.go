@@ -1,46 +1,48 @@
 package maintenance
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drydock-dev/drydock/pkg/plan"
 )
 
-// told remembers what was told of things that stay as they are while their objects
-// change all the time: an invalid request, an unknown strategy, a foreign marker.
-// They are told once for each object and text.
+// told remembers which events about things that last were told: an invalid request, an
+// unknown strategy, a foreign marker, a move. Their objects change all the time.
 type told struct {
 	mu   sync.Mutex
 	seen map[telling]bool
 }
 
 type telling struct {
-	object types.UID
-	text   string
+	// object is a VM, or a node, which has no namespace.
+	object types.NamespacedName
+	reason plan.EventReason
+	once   string
 }
 
 // filter drops the events that were told before.
-func (t *told) filter(node *corev1.Node, events []plan.Event) []plan.Event {
-	return slices.DeleteFunc(events, func(event plan.Event) bool {
-		switch event.Reason {
-		case plan.EventBadRequest:
-			return !t.first(node.UID, event.Message)
-		case plan.EventVMUnknown, plan.EventVMForeign, plan.EventVMWaiting:
-			return !t.first(event.VM.UID, event.Message)
-		default:
-			return false
-		}
-	})
+func (t *told) filter(node string, events []plan.Event) []plan.Event {
+	return slices.DeleteFunc(events, func(event plan.Event) bool { return !t.first(node, event) })
 }
 
-func (t *told) first(object types.UID, text string) bool {
+// first reports whether an event is to be told.
+func (t *told) first(node string, event plan.Event) bool {
+	if event.Once == "" {
+		return true
+	}
+	key := telling{types.NamespacedName{Name: node}, event.Reason, event.Once}
+	switch {
+	case event.VM != nil:
+		key.object = types.NamespacedName{Namespace: event.VM.Namespace, Name: event.VM.Name}
+	case event.VMI != nil:
+		key.object = types.NamespacedName{Namespace: event.VMI.Namespace, Name: event.VMI.Name}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key := telling{object, text}
 	if t.seen[key] {
 		return false
 	}
@@ -49,4 +51,11 @@ func (t *told) first(object types.UID, text string) bool {
 	}
 	t.seen[key] = true
 	return true
+}
+
+// forget drops what was told of an object that is gone, or of which nothing lasts.
+func (t *told) forget(object types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.seen, func(key telling, _ bool) bool { return key.object == object })
 }

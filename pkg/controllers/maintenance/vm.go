@@ -2,9 +2,12 @@ package maintenance
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -13,11 +16,22 @@ import (
 
 // onVM goes on with a VM that Drydock stopped, from the VM alone: it is due once its
 // node has left that maintenance, however it left.
-func (c *Controller) onVM(_ string, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.VirtualMachine, error) {
-	if vm == nil || !c.leading.Load() {
+func (c *Controller) onVM(key string, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.VirtualMachine, error) {
+	if !c.leading.Load() {
+		return vm, nil
+	}
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return vm, fmt.Errorf("VM %q: %w", key, err)
+	}
+	if vm == nil {
+		c.Due.DeleteLabelValues(namespace, name)
+		c.Memory.ForgetVM(types.NamespacedName{Namespace: namespace, Name: name})
+		c.told.forget(types.NamespacedName{Namespace: namespace, Name: name})
 		return vm, nil
 	}
 	if _, ok := vm.Annotations[maintenance.AnnotationVMRecord]; !ok {
+		c.Due.DeleteLabelValues(namespace, name)
 		c.tellForeign(vm)
 		return vm, nil
 	}
@@ -32,8 +46,11 @@ func (c *Controller) onVM(_ string, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.
 	if p.Wake > 0 {
 		c.VMs.EnqueueAfter(vm.Namespace, vm.Name, p.Wake)
 	}
+	if p.Waiting != "" {
+		c.Due.WithLabelValues(namespace, name).Set(1)
+	}
 	if p.Stuck {
-		c.tellOnce(plan.Event{VM: vm, Reason: plan.EventVMWaiting, Message: "is not started yet: " + p.Waiting})
+		c.tellOnce(plan.Event{VM: vm, Reason: plan.EventVMWaiting, Once: p.Waiting, Message: "is not started yet: " + p.Waiting})
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, passLimit)
 	defer cancel()
@@ -64,7 +81,7 @@ func (c *Controller) tellForeign(vm *kubevirtv1.VirtualMachine) {
 }
 
 func (c *Controller) tellOnce(event plan.Event) {
-	if c.told.first(event.VM.UID, event.Message) {
+	if c.told.first("", event) {
 		c.Executor.Tell(event)
 	}
 }
