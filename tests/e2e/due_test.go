@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,10 @@ func TestAVMThatIsStillShuttingDownOnLeavingComesBackWhenItIsOff(t *testing.T) {
 	host := pool.Host(0)
 	slow := movable(c, ns, "slow", pool).Strategy("ShutdownAndRestartAfterEnable").Annotate("sim.drydock.dev/shutdown-seconds", "never")
 	create(t,
-		slow.Change(func(vm *virtv1.VirtualMachine) { grace := int64(600); vm.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace }),
+		slow.Change(func(vm *virtv1.VirtualMachine) {
+			grace := int64(600)
+			vm.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
+		}),
 		movable(c, ns, "quick", pool).Strategy("ShutdownAndRestartAfterDisable"))
 	history := c.RecordVM(t, ns, "slow")
 	request(t, c, host)
@@ -51,29 +55,35 @@ func TestAVMIWhoseOwnerIsNamedByAnOldAPIVersionIsItsVMs(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	vm := movable(c, ns, "z", pool).RunStrategy(virtv1.RunStrategyManual).Strategy("ShutdownAndRestartAfterDisable").Create(t)
+	vm := movable(c, ns, "z", pool).RunStrategy(virtv1.RunStrategyManual).Create(t)
 	yes := true
 	_, err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(ns).Create(t.Context(), &virtv1.VirtualMachineInstance{
-		ObjectMeta: metav1.ObjectMeta{Name: vm.Name, Namespace: ns, OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: "kubevirt.io/v1alpha3", Kind: "VirtualMachine", Name: vm.Name, UID: vm.UID, Controller: &yes, BlockOwnerDeletion: &yes,
-		}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: vm.Name, Namespace: ns,
+			Annotations: map[string]string{"sim.drydock.dev/not-live-migratable": "HostDeviceNotLiveMigratable: it has a GPU"},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "kubevirt.io/v1alpha3", Kind: "VirtualMachine", Name: vm.Name, UID: vm.UID, Controller: &yes, BlockOwnerDeletion: &yes,
+			}},
+		},
 		Spec: vm.Spec.Template.Spec,
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := awaitRunningOn(t, c, ns, "z", host).UID
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	if vm := getVM(t, c, ns, "z"); !halted(vm) || marker(vm) != host {
-		t.Errorf("the VM shows %s", brief(vm))
-	}
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	c.AwaitVMI(t, ns, "z", "runs again", func(vmi *virtv1.VirtualMachineInstance) bool {
-		return vmi.UID != before && vmi.Status.Phase == virtv1.Running
+	awaitRunningOn(t, c, ns, "z", host)
+	c.AwaitVMI(t, ns, "z", "cannot migrate", func(vmi *virtv1.VirtualMachineInstance) bool {
+		for _, condition := range vmi.Status.Conditions {
+			if condition.Type == virtv1.VirtualMachineInstanceIsMigratable {
+				return condition.Status == "False"
+			}
+		}
+		return false
 	})
-	if got := runStrategy(awaitForgotten(t, c, ns, "z")); got != "Manual" {
-		t.Errorf("after the cycle the run strategy is %s, want Manual", got)
+	request(t, c, host)
+	if message := awaitRefusal(t, c, host, "VM "+ns+"/z cannot be live-migrated"); strings.Contains(message, "belongs to no VM") {
+		t.Errorf("the VM is not found: %s", message)
 	}
+	relabel(t, c, ns, "z", "Shutdown")
+	request(t, c, host)
+	c.AwaitVM(t, ns, "z", "stopped by its label", halted)
 }
