@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -88,7 +89,7 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 	}
 	wake := p.Wake
 	if p.Face != nil {
-		wait, err := e.show(ctx, node, withFailures(p.Face, failures), len(p.Events) > 0)
+		wait, err := e.show(ctx, node, withFailures(p.Face, failures), slices.ContainsFunc(p.Events, shows))
 		if err != nil {
 			return wake, errors.Join(append(failures, err)...)
 		}
@@ -99,6 +100,10 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 	}
 	return wake, errors.Join(failures...)
 }
+
+// shows reports an event that the plan knows as told by the node's message. Those that
+// this process remembers can wait for it: one tells of each VM that moves.
+func shows(event plan.Event) bool { return event.Once == "" }
 
 // VM carries out the plan of a VM.
 func (e *Executor) VM(ctx context.Context, p plan.VMPlan) error {
