@@ -96,7 +96,7 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 		wake = sooner(wake, wait)
 	}
 	for _, event := range p.Events {
-		e.tell(node, event)
+		e.Tell(node, event)
 	}
 	return wake, errors.Join(failures...)
 }

@@ -94,10 +94,8 @@ func (e *Executor) forget(ctx context.Context, a plan.Forget) error {
 	return nil
 }
 
-// Tell sends an event that stands alone.
-func (e *Executor) Tell(event plan.Event) { e.tell(nil, event) }
-
-func (e *Executor) tell(node *corev1.Node, event plan.Event) {
+// Tell sends an event, about its VM or VMI if it has one, else about the node.
+func (e *Executor) Tell(node *corev1.Node, event plan.Event) {
 	kind := corev1.EventTypeNormal
 	if event.Warning {
 		kind = corev1.EventTypeWarning

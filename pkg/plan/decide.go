@@ -179,6 +179,12 @@ func (s *situation) askedAgain(p *Plan) {
 		record.Forced = record.Forced || s.request.Forced
 		face.Phase, face.Status, face.Message = maintenance.PhaseDraining, corev1.ConditionTrue, "resumed on request"
 		p.tell(EventResumed, "the drain is resumed on request"+forcedWord(record.Forced))
+	case s.request.Wanted && record.Cordoned && !s.Node.Spec.Unschedulable:
+		// Uncordoned in maintenance: whoever asks again means it to be kept empty.
+		record.Cordoned, record.CordonedBefore, record.Started = false, false, metav1.NewTime(s.Now)
+		face.Phase, face.Status, face.Message = maintenance.PhaseDraining, corev1.ConditionTrue, "resumed on request"
+		face.MaintainStatus = maintenance.StatusRunning
+		p.tell(EventResumed, "the node was uncordoned; its drain is resumed on request")
 	case s.request.Forced && !record.Forced:
 		record.Forced = true
 		p.tell(EventForced, "force was added; it applies to the VMs not stopped yet")
@@ -348,13 +354,16 @@ func (s *situation) leave(p *Plan) {
 		p.do(Uncordon{})
 		schedulable = true
 	}
-	s.startStopped(p, false)
+	waiting := s.startStopped(p, false)
 	p.Face = &Face{Consume: true}
-	if schedulable {
-		p.tell(EventLeft, "the node has left maintenance")
-	} else {
-		p.tell(EventLeft, "the node has left maintenance; it stays cordoned, as it was before")
+	message := "the node has left maintenance"
+	if !schedulable {
+		message += "; it stays cordoned, as it was before"
 	}
+	if len(waiting) > 0 {
+		message += "; not started yet: " + names(waiting)
+	}
+	p.tell(EventLeft, message)
 }
 
 func forcedWord(forced bool) string {

@@ -121,6 +121,10 @@ func (s *situation) dispatch(p *Plan, queue []*Fate) {
 			p.wake(at.Sub(s.Now))
 			continue
 		}
+		if i.movedUnseen(s.Name) {
+			f.Progress = Migrating
+			continue
+		}
 		if s.recentlySent(p, f) {
 			continue
 		}

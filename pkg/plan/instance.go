@@ -34,6 +34,17 @@ func (i *Instance) departed(node string) bool {
 	return !i.on(node) && state != nil && state.SourceNode == node && (next == nil || next.UID == state.MigrationUID)
 }
 
+// movedUnseen reports a VMI whose latest migration has led away from the node although
+// the VMI does not say so yet: of two objects that change together one is seen first.
+func (i *Instance) movedUnseen(node string) bool {
+	state := i.VMI.Status.MigrationState
+	if state == nil || len(i.Migrations) == 0 {
+		return false
+	}
+	last := i.Migrations[len(i.Migrations)-1]
+	return last.Status.Phase == kubevirtv1.MigrationSucceeded && last.UID == state.MigrationUID && state.SourceNode == node
+}
+
 // migration returns the unfinished migration, nil when there is none. KubeVirt
 // admits only one at a time.
 func (i *Instance) migration() *kubevirtv1.VirtualMachineInstanceMigration {

@@ -48,8 +48,9 @@ func ForeignMarker(vm *kubevirtv1.VirtualMachine, node *corev1.Node) *Event {
 }
 
 // startStopped starts the VMs of this maintenance that are due, each once. Before
-// Completed that is on leaving, all of them.
-func (s *situation) startStopped(p *Plan, emptied bool) {
+// Completed that is on leaving, all of them. It returns those that wait, with the reason,
+// which their owners are told as well.
+func (s *situation) startStopped(p *Plan, emptied bool) (waiting []string) {
 	for n := range s.Stopped {
 		v := &s.Stopped[n]
 		if v.Record.ID != s.record.ID {
@@ -57,7 +58,12 @@ func (s *situation) startStopped(p *Plan, emptied bool) {
 		}
 		plan := s.decideVM(v, !emptied, emptied)
 		p.do(plan.Actions...)
+		if plan.Waiting != "" {
+			waiting = append(waiting, fmt.Sprintf("%s/%s (%s)", v.VM.Namespace, v.VM.Name, plan.Waiting))
+			p.Events = append(p.Events, Event{VM: v.VM, Reason: EventVMWaiting, Once: plan.Waiting, Message: "is not started yet: " + plan.Waiting})
+		}
 	}
+	return waiting
 }
 
 // decideVM: over means that the maintenance has ended for the VM, emptied that its
@@ -217,4 +223,4 @@ func (s *situation) starting(v *StoppedVM) VMPlan {
 
 // startPatience is how long KubeVirt gets to start a VM by itself. After that the
 // owner hears of it: once the node is left, nothing else tells.
-const startPatience = 10 * time.Second
+const startPatience = 20 * time.Second

@@ -37,7 +37,7 @@ type Slots interface{ Slots(s *plan.Snapshot) error }
 type Executor interface {
 	Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (time.Duration, error)
 	VM(ctx context.Context, p plan.VMPlan) error
-	Tell(event plan.Event)
+	Tell(node *corev1.Node, event plan.Event)
 }
 
 // Ledger serialises admission.
@@ -195,7 +195,11 @@ func (c *Controller) decide(snapshot *plan.Snapshot) (*plan.Plan, error) {
 }
 
 func (c *Controller) carryOut(ctx context.Context, node *corev1.Node, p *plan.Plan) error {
-	p.Events = c.told.filter(node.Name, p.Events)
+	lasting, transitions := c.told.split(node.Name, p.Events)
+	for _, event := range lasting {
+		c.Executor.Tell(node, event)
+	}
+	p.Events = transitions
 	wake, err := c.Executor.Node(ctx, node, p)
 	if wake > 0 {
 		c.Nodes.EnqueueAfter(node.Name, wake)

@@ -2,7 +2,6 @@ package maintenance
 
 import (
 	"maps"
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -24,16 +23,22 @@ type telling struct {
 	once   string
 }
 
-// filter drops the events that were told before.
-func (t *told) filter(node string, events []plan.Event) []plan.Event {
-	return slices.DeleteFunc(events, func(event plan.Event) bool { return !t.first(node, event) })
+// split takes out the events about things that last, without those that were told
+// before. They are true whether the plan can be carried out or not.
+func (t *told) split(node string, events []plan.Event) (lasting, transitions []plan.Event) {
+	for _, event := range events {
+		switch {
+		case event.Once == "":
+			transitions = append(transitions, event)
+		case t.first(node, event):
+			lasting = append(lasting, event)
+		}
+	}
+	return lasting, transitions
 }
 
 // first reports whether an event is to be told.
 func (t *told) first(node string, event plan.Event) bool {
-	if event.Once == "" {
-		return true
-	}
 	key := telling{types.NamespacedName{Name: node}, event.Reason, event.Once}
 	switch {
 	case event.VM != nil:

@@ -82,6 +82,6 @@ func (c *Controller) tellForeign(vm *kubevirtv1.VirtualMachine) {
 
 func (c *Controller) tellOnce(event plan.Event) {
 	if c.told.first("", event) {
-		c.Executor.Tell(event)
+		c.Executor.Tell(nil, event)
 	}
 }
