@@ -129,9 +129,12 @@ func (w *Writer) DeleteMigration(ctx context.Context, m *kubevirtv1.VirtualMachi
 	return nil
 }
 
-// DeleteVMI removes a VMI that no VM owns.
+// DeleteVMI removes a VMI that no VM owns, as it was when that was decided: one that has
+// moved meanwhile is not deleted.
 func (w *Writer) DeleteVMI(ctx context.Context, vmi *kubevirtv1.VirtualMachineInstance) error {
-	err := w.client.VirtualMachineInstances(vmi.Namespace).Delete(ctx, vmi.Name, *metav1.NewPreconditionDeleteOptions(string(vmi.UID)))
+	err := w.client.VirtualMachineInstances(vmi.Namespace).Delete(ctx, vmi.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &vmi.UID, ResourceVersion: &vmi.ResourceVersion},
+	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("VMI %s/%s: %w", vmi.Namespace, vmi.Name, err)
 	}

@@ -121,10 +121,6 @@ func (s *situation) dispatch(p *Plan, queue []*Fate) {
 			p.wake(at.Sub(s.Now))
 			continue
 		}
-		if i.movedUnseen(s.Name) {
-			f.Progress = Migrating
-			continue
-		}
 		if s.recentlySent(p, f) {
 			continue
 		}

@@ -100,7 +100,7 @@ func (s *situation) fate(i *Instance) Fate {
 	case i.final():
 		f.Verdict, f.Reason = Await, ReasonFinal
 		return f
-	case i.departed(s.Name):
+	case i.departed(s.Name) || i.movedUnseen(s.Name):
 		f.Verdict, f.Reason, f.Message = Await, ReasonDeparted, "has moved, its old launcher is ending"
 		return f
 	case !i.on(s.Name):
