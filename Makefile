@@ -23,7 +23,7 @@ IMAGE ?= drydock:$(VERSION)
 
 # What writes into the tree must not run beside what reads it.
 .NOTPARALLEL:
-.PHONY: help build bin/drydock bin/devcluster test verify lint verify-tidy verify-generated vet generate demo bench image
+.PHONY: help build bin/drydock bin/devcluster test verify lint verify-tidy verify-generated vet generate demo soak bench image
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,13 @@ generate: ## Write pkg/generated anew
 
 demo: build ## Boot a dev cluster and take a host with VMs into maintenance and back
 	go run ./hack/demo -bin $(CURDIR)/bin
+
+# More writes than one small maintenance makes; those beyond find nothing to kill at.
+SOAK_WRITES ?= 30
+
+soak: ## Kill the manager at its n-th write, for every n, and try stories in random order for longer
+	DRYDOCK_SOAK_WRITES=$(SOAK_WRITES) go test -count=1 -timeout 60m -run NthWrite ./tests/faults
+	go test -count=1 ./pkg/plan -run Stories -rapid.checks=20000 -rapid.steps=100
 
 bench: build ## Measure a drain against its floor and against kubectl drain
 	go run ./tests/bench

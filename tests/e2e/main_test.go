@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	}
 	code := cluster.Main(m)
 	manager.Remove()
+	if shared.kubeconfig != "" {
+		_ = os.Remove(shared.kubeconfig)
+	}
 	os.Exit(code)
 }
 
