@@ -31,6 +31,8 @@ func TestAVMThatIsStillShuttingDownOnLeavingComesBackWhenItIsOff(t *testing.T) {
 
 	leave(t, c, host)
 	awaitOut(t, c, host)
+	awaitEvent(t, c, "Node", "", host, "MaintenanceLeft", "not started yet: ", ns+"/slow (it is still shutting down)")
+	awaitEvent(t, c, "VirtualMachine", ns, "slow", "MaintenanceStartWaiting", "still shutting down")
 	awaitRunningOn(t, c, ns, "quick", pool.Hosts...)
 	if vm := getVM(t, c, ns, "slow"); marker(vm) != host || !halted(vm) {
 		t.Errorf("the VM that is due shows %s", brief(vm))

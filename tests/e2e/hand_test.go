@@ -169,3 +169,16 @@ func TestAskingAgainChangesNothingAndForceAppliesToWhatIsNotStoppedYet(t *testin
 		t.Errorf("the VM stopped by force shows %s", brief(vm))
 	}
 }
+
+// Who asks again after an uncordon means the node to be kept empty.
+func TestAskingAgainAfterAnUncordonInMaintenanceCordons(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	host := c.Pool(t, 2).Host(0)
+	request(t, c, host)
+	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	uncordon(t, c, host)
+	awaitMessage(t, c, host, "was uncordoned by somebody else")
+	request(t, c, host)
+	c.AwaitNode(t, host, "cordoned again", unschedulable)
+}

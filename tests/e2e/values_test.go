@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,4 +52,25 @@ func TestAValueThatIsNotTrueAsksForNothingAndIsAnswered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is told once must not be lost because the write that follows fails.
+func TestAnUnknownStrategyIsToldAlsoWhenAWriteFails(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	create(t, movable(c, ns, "a", pool).Strategy("Nonsense"))
+	release := holdBefore(t, c, host, maintenance.PhaseDraining)
+	request(t, c, host)
+	awaitPhase(t, c, host, maintenance.PhaseValidating)
+	c.Eventually(t, "the manager has tried", func(context.Context) error {
+		if log := shared.manager.Log(); !strings.Contains(log, host) || !strings.Contains(log, "refused by a test") {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	release()
+	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	awaitEvent(t, c, "VirtualMachine", ns, "a", "MaintenanceStrategyUnknown")
 }
