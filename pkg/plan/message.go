@@ -11,6 +11,14 @@ import (
 // handful is how many names a sentence holds before "and 12 more".
 const handful = 5
 
+// counted is "1 pod", "2 pods".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // names joins a handful in the order given.
 func names(list []string) string {
 	if len(list) <= handful {
@@ -127,7 +135,7 @@ func (l leftover) message(s *situation) string {
 		parts = append(parts, names(l.named))
 	}
 	if l.pods > 0 {
-		pods := fmt.Sprintf("%d pods left", l.pods)
+		pods := counted(l.pods, "pod") + " left"
 		if len(l.held) > 0 {
 			pods += ", " + names(l.held)
 		}

@@ -85,7 +85,7 @@ func (s *situation) explainFailures(f *Fate) {
 	if state := last.Status.MigrationState; state != nil && state.FailureReason != "" {
 		reason = state.FailureReason
 	}
-	f.Detail = fmt.Sprintf("migration failed %d times: %s", count, reason)
+	f.Detail = fmt.Sprintf("migration failed %s: %s", counted(count, "time"), reason)
 }
 
 // obstruction names what must end before a VM may be stopped, "" when nothing. To

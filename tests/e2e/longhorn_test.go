@@ -132,7 +132,7 @@ func TestACopyThatIsLostMeanwhileKeepsTheNodeFromBeingRebooted(t *testing.T) {
 	createPods(t, c, held)
 
 	request(t, c, host)
-	awaitMessage(t, c, host, "1 pods left")
+	awaitMessage(t, c, host, "1 pod left")
 	health(t, c, data, other, "failed")
 	letGo(t, c, ns, "held")
 	node := awaitMessage(t, c, host, "must not be taken down", data)

@@ -174,7 +174,7 @@ func TestAPodThatIsTerminatingIsWaitedFor(t *testing.T) {
 	awaitPhase(t, c, host, maintenance.PhaseEvacuating)
 	awaitMessage(t, c, host, "2 pods left")
 	letGo(t, c, ending, "dying")
-	awaitMessage(t, c, host, "1 pods left")
+	awaitMessage(t, c, host, "1 pod left")
 	if phase := maintenance.PhaseOf(getNode(t, c, host)); phase != maintenance.PhaseEvacuating {
 		t.Errorf("the node is %s while a pod is terminating", phase)
 	}

@@ -44,12 +44,12 @@ func TestANodeThatDiesWhileItDrains(t *testing.T) {
 	}
 
 	request(t, c, host)
-	awaitMessage(t, c, host, "2 shutting down", "1 pods left")
+	awaitMessage(t, c, host, "2 shutting down", "1 pod left")
 	power(t, c, host, false)
 	awaitMessage(t, c, host, "not Ready", "may still be running there", "3 of 3 VMs left")
 	node := c.AwaitNode(t, host, "the hanging pod is not waited for any more", func(n *corev1.Node) bool {
 		condition := maintenance.Condition(n)
-		return condition != nil && !holds(condition.Message, []string{"pods left"})
+		return condition != nil && !holds(condition.Message, []string{"pods left"}) && !holds(condition.Message, []string{"pod left"})
 	})
 	if phase := maintenance.PhaseOf(node); phase == maintenance.PhaseCompleted {
 		t.Error("the node is Completed, and its VMs may still be running there")

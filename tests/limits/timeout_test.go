@@ -83,7 +83,7 @@ func TestADrainGivenUpIsResumedWithANewClock(t *testing.T) {
 
 	// What held it is gone; that alone resumes nothing.
 	allow(t, c, ns, "web")
-	awaitMessage(t, c, host, "timed out after 5s", "1 pods left")
+	awaitMessage(t, c, host, "timed out after 5s", "1 pod left")
 	request(t, c, host)
 	second := recordOf(t, awaitPhase(t, c, host, maintenance.PhaseCompleted))
 	if second.ID != first.ID || !first.Started.Before(&second.Started) {

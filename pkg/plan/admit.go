@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// outside handles a node that is not in maintenance.
+func (s *situation) outside(p *Plan) {
+	validating := maintenance.PhaseOf(s.Node) == maintenance.PhaseValidating
+	switch {
+	case s.request.Wanted && validating:
+		p.Admit = true
+	case s.request.Wanted:
+		p.Face = validatingFace(s.ID, "maintenance was requested; the pre-checks are running")
+		p.tell(EventValidating, "maintenance was requested"+forcedWord(s.forced))
+	case validating:
+		// Force belongs to the request: left behind, it would force the next one.
+		p.Face = &Face{Consume: true}
+		p.tell(EventCancelled, "the request was taken back before anything was changed")
+	default:
+		s.withdrawStale(p)
+	}
+}
+
+func validatingFace(id, message string) *Face {
+	return &Face{Phase: maintenance.PhaseValidating, Status: corev1.ConditionUnknown, Message: message, RequestID: id}
+}
+
+// whilePending is how soon it is looked again for what is not known yet.
+const whilePending = time.Second
+
+// Young is how long after its creation a node is looked at for marks that are meant for
+// another node of its name.
+const Young = 10 * time.Minute
+
+// withdrawStale withdraws evacuations that were asked for when another node had this
+// name: its VMs run on where the machine was only registered anew. They are told by
+// launchers that are older than the node. A node that somebody has cordoned is left
+// alone: its evacuations may be a drain of theirs.
+func (s *situation) withdrawStale(p *Plan) {
+	young := s.FirstLook || s.Now.Sub(s.Node.CreationTimestamp.Time) <= Young
+	if !young || s.Node.Spec.Unschedulable {
+		return
+	}
+	for n := range s.Instances {
+		i := &s.Instances[n]
+		older := len(i.Launchers) > 0
+		for _, launcher := range i.Launchers {
+			older = older && launcher.CreationTimestamp.Before(&s.Node.CreationTimestamp)
+		}
+		if !older || i.VMI.Status.EvacuationNodeName != s.Name || i.final() {
+			continue
+		}
+		p.do(Withdraw{VMI: i.VMI, Node: s.Name})
+		if m := i.migration(); m != nil && s.ours(m) && !migrationUnderWay(m) && m.DeletionTimestamp == nil {
+			p.do(DeleteMigration{Migration: m})
+		}
+	}
+}
+
+// Admit decides about a request on live reads. The caller holds the cluster's
+// admission: see the gather and execute packages for how two requests never both
+// pass a limit of one. The request's id becomes the maintenance's.
+func Admit(snapshot *Snapshot) (*Plan, error) {
+	s, err := observe(snapshot)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{}
+	if s.Node != nil && (maintenance.Engaged(s.Node) || !s.request.Wanted) {
+		return p, nil
+	}
+	id := s.ID
+	if s.Node != nil && s.Node.Annotations[maintenance.AnnotationRequestID] != "" {
+		id = s.Node.Annotations[maintenance.AnnotationRequestID]
+	}
+	if s.Pending != "" {
+		// A check that is skipped for a moment would let pass what it is there to refuse.
+		p.Face = validatingFace(id, "the pre-checks wait until "+s.Pending+" known")
+		p.wake(whilePending)
+		return p, nil
+	}
+	p.Findings = s.run(requestChecks)
+	p.warnUnknown(s.fates())
+	if refused := refusals(p.Findings); len(refused) > 0 {
+		message := "refused: " + sentence(refused)
+		p.Face = &Face{Phase: maintenance.PhaseError, Status: corev1.ConditionFalse, Message: message, Consume: true}
+		p.warn(EventRefused, message)
+		return p, nil
+	}
+	record := &maintenance.NodeRecord{
+		ID: id, Forced: s.forced, Started: metav1.NewTime(s.Now),
+		// What is cordoned already needs no cordon: an uncordon from here on is a human's.
+		CordonedBefore: s.Node.Spec.Unschedulable, Cordoned: s.Node.Spec.Unschedulable,
+	}
+	for n := range s.Instances {
+		i := &s.Instances[n]
+		if i.VMI.Status.EvacuationNodeName == s.Name {
+			record.MarkedBefore = append(record.MarkedBefore, i.VMI.UID)
+		}
+		if !i.final() {
+			record.VMs++
+		}
+	}
+	p.Face = &Face{
+		Phase: maintenance.PhaseDraining, Status: corev1.ConditionTrue, MaintainStatus: maintenance.StatusRunning,
+		Message: "the pre-checks passed; the node is being cordoned" + warnings(p.Findings), Record: record, Consume: true,
+	}
+	p.tell(EventDraining, p.Face.Message)
+	return p, nil
+}
+
+// Check runs the pre-checks for a node without asking for anything, as a client does
+// that wants to know beforehand. force tells whether the request would be forced.
+func Check(snapshot *Snapshot, force bool) ([]Finding, []Fate, error) {
+	s, err := observe(snapshot)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.forced = force
+	return s.run(requestChecks), s.fates(), nil
+}

@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+// giveUp stops the drain and keeps the node engaged.
+func (s *situation) giveUp(p *Plan, face *Face, cause maintenance.HaltCause) {
+	face.Record.Halted = cause
+	s.record.Halted = cause
+	s.halted(p, face)
+	p.warn(EventError, face.Message)
+}
+
+// halted is a drain that was given up: nothing more is asked for, and after an
+// uncordon what was asked for is withdrawn.
+func (s *situation) halted(p *Plan, face *Face) {
+	s.drain(p)
+	s.evictPods(p)
+	face.Phase, face.Status, face.Progress = maintenance.PhaseError, corev1.ConditionTrue, s.progress(p)
+	left := s.left(p).message(s)
+	next := "remove the annotation " + maintenance.AnnotationStatus + " to leave maintenance, or request it again to go on"
+	switch s.record.Halted {
+	case maintenance.HaltUncordoned:
+		s.withdraw(p)
+		face.Message = fmt.Sprintf("uncordoned by somebody else; %s; %s", left, next)
+	default:
+		face.Message = fmt.Sprintf("timed out after %s; %s; %s", s.Config.DrainTimeout, left, next)
+	}
+	face.Message += s.offSentence(false)
+	p.Face = face
+}
+
+// leave takes the node out of maintenance, from whatever phase. Each step is
+// observed to be done before the next is taken, so that a crash in between is picked
+// up where it stopped.
+func (s *situation) leave(p *Plan) {
+	if hasTaint(s.Node, s.KubeVirt.DrainTaint) {
+		p.do(RemoveTaint{Key: s.KubeVirt.DrainTaint})
+	}
+	if s.withdraw(p) {
+		face := s.currentFace()
+		face.Message = "leaving maintenance: evacuations are being withdrawn"
+		p.Face = face
+		return
+	}
+	schedulable := !s.Node.Spec.Unschedulable
+	if s.record.Cordoned && !schedulable && !s.record.CordonedBefore {
+		p.do(Uncordon{})
+		schedulable = true
+	}
+	waiting := s.startStopped(p, false)
+	p.Face = &Face{Consume: true}
+	message := "the node has left maintenance"
+	if !schedulable {
+		message += "; it stays cordoned, as it was before"
+	}
+	if len(waiting) > 0 {
+		message += "; not started yet: " + names(waiting)
+	}
+	p.tell(EventLeft, message)
+}
