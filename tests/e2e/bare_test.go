@@ -9,6 +9,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // bare makes a VMI without a VM from what a VM's template would be.
@@ -69,16 +70,16 @@ func TestAVMIWithoutAVMIsMovedIfItCanBe(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	alone := bare(t, c, ns, "alone", movable(c, ns, "alone", pool))
+	alone := bare(t, c, ns, "alone", operator.Movable(c, ns, "alone", pool))
 	// Its eviction would shut it down: the cluster's default is None.
 	plain := bare(t, c, ns, "plain", c.VM(ns, "plain").On(host).PinnedTo(pool))
 	// Consent is read from a VM's template, which these do not have.
 	willing := bare(t, c, ns, "willing", c.VM(ns, "willing").On(host).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyNone))
-	replica := replicated(t, c, ns, "set", movable(c, ns, "set", pool))
+	replica := replicated(t, c, ns, "set", operator.Movable(c, ns, "set", pool))
 	mark := c.Audit(t, "drydock")
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	// KubeVirt replaces the VMI of a set when it sees it between two launchers, which is
 	// not Drydock's doing.
 	awaitReplica(t, c, ns, "set", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.NodeName == other })
@@ -89,7 +90,7 @@ func TestAVMIWithoutAVMIsMovedIfItCanBe(t *testing.T) {
 		t.Errorf("VMIs that can move: %s", r)
 	}
 	for _, vmi := range []*virtv1.VirtualMachineInstance{alone, plain, willing} {
-		if now := awaitRunningOn(t, c, ns, vmi.Name, other); now.UID != vmi.UID {
+		if now := operator.AwaitRunningOn(t, c, ns, vmi.Name, other); now.UID != vmi.UID {
 			t.Errorf("VMI %s was not moved, another one runs", vmi.Name)
 		}
 	}
@@ -102,20 +103,22 @@ func TestAVMIWithoutAVMThatCannotMoveBlocksAndForceDeletesIt(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	stuck := func(name string) *cluster.VM { return movable(c, ns, name, pool).Annotate(immovable, passthrough) }
+	stuck := func(name string) *cluster.VM {
+		return operator.Movable(c, ns, name, pool).Annotate(immovable, passthrough)
+	}
 	bare(t, c, ns, "alone", stuck("alone"))
 	bare(t, c, ns, "willing", c.VM(ns, "willing").On(host).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyNone).Annotate(immovable, passthrough))
 	replica := replicated(t, c, ns, "set", stuck("set"))
 
-	request(t, c, host)
+	operator.Request(t, c, host)
 	awaitRefused(t, c, host, ns+"/alone", ns+"/willing", "would be lost", ns+"/"+replica.Name, "will be re-created elsewhere")
 
-	force(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Force(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	c.AwaitNoVMI(t, ns, "alone")
 	c.AwaitNoVMI(t, ns, "willing")
-	awaitEvent(t, c, "VirtualMachineInstance", ns, "alone", "MaintenanceDeleted", host)
-	awaitEvent(t, c, "VirtualMachineInstance", ns, replica.Name, "MaintenanceDeleted", host)
+	operator.AwaitEvent(t, c, "VirtualMachineInstance", ns, "alone", "MaintenanceDeleted", host)
+	operator.AwaitEvent(t, c, "VirtualMachineInstance", ns, replica.Name, "MaintenanceDeleted", host)
 	again := awaitReplica(t, c, ns, "set", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.UID != replica.UID })
 	if again.Status.NodeName != other {
 		t.Errorf("the replica set's new VMI is on %s, want %s", again.Status.NodeName, other)
@@ -129,16 +132,16 @@ func TestForceDoesNotDeleteAVMIDuringItsMigration(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	vmi := bare(t, c, ns, "alone", movable(c, ns, "alone", pool).Annotate(migrationSeconds, "never"))
+	vmi := bare(t, c, ns, "alone", operator.Movable(c, ns, "alone", pool).Annotate(migrationSeconds, "never"))
 	migration := migrate(t, c, ns, "alone")
 	// Nobody else can take it from now on, so it counts as one that cannot move.
 	repel(t, c, other, corev1.TaintEffectNoSchedule)
 
-	force(t, c, host)
-	awaitMessage(t, c, host, ns+"/alone is waiting for migration "+migration)
-	annotateVMI(t, c, ns, "alone", map[string]string{migrationSeconds: "0.1"})
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	if now := awaitRunningOn(t, c, ns, "alone", other); now.UID != vmi.UID {
+	operator.Force(t, c, host)
+	operator.AwaitMessage(t, c, host, ns+"/alone is waiting for migration "+migration)
+	operator.AnnotateVMI(t, c, ns, "alone", map[string]string{migrationSeconds: "0.1"})
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	if now := operator.AwaitRunningOn(t, c, ns, "alone", other); now.UID != vmi.UID {
 		t.Error("the VMI was replaced by another")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 func atLeast(n int32) func(*policyv1.PodDisruptionBudgetSpec) {
@@ -52,9 +53,9 @@ func TestEveryKindOfBudgetIsNamedAndObeyed(t *testing.T) {
 	pods := guardedPods(t, c, ns, host)
 	mark := c.Audit(t, "drydock")
 
-	request(t, c, host)
+	operator.Request(t, c, host)
 	awaitPodGone(t, c, pods["free"])
-	node := awaitMessage(t, c, host, "4 pods left",
+	node := operator.AwaitMessage(t, c, host, "4 pods left",
 		ns+"/never held by PDB "+ns+"/never-pdb", ns+"/uncountable held by PDB "+ns+"/uncountable-pdb",
 		ns+"/twice is selected by 2 PDBs", ns+"/twice-pdb-a", ns+"/twice-pdb-b",
 		ns+"/crashing held by PDB "+ns+"/crashing-pdb")
@@ -78,7 +79,7 @@ func TestEveryKindOfBudgetIsNamedAndObeyed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, r := range mark.Requests(t) {
 		if r.Resource == "pods" && r.Namespace == ns && r.Subresource == "" && strings.HasPrefix(r.Verb, "delete") {
 			t.Errorf("a budget was got around: %s", r)
@@ -98,7 +99,7 @@ func TestTheHelperOfAHotPluggedDiskIsNeverEvicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	volume(t, c, ns, "extra", host, other)
-	create(t, movable(c, ns, "vm", pool))
+	operator.Create(t, operator.Movable(c, ns, "vm", pool))
 	first := getVMI(t, c, ns, "vm")
 	eventually(t, c, "KubeVirt takes the disk", func() bool {
 		return c.KubeVirt.KubevirtV1().VirtualMachines(ns).AddVolume(t.Context(), "vm", &virtv1.AddVolumeOptions{
@@ -121,9 +122,9 @@ func TestTheHelperOfAHotPluggedDiskIsNeverEvicted(t *testing.T) {
 	helper := awaitPodOf(t, c, ns, virtv1.AppLabel+"=hotplug-disk", host, func(*corev1.Pod) bool { return true })
 	mark := c.Audit(t, "drydock")
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	if vmi := awaitRunningOn(t, c, ns, "vm", other); vmi.UID != first.UID || !plugged(vmi) {
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	if vmi := operator.AwaitRunningOn(t, c, ns, "vm", other); vmi.UID != first.UID || !plugged(vmi) {
 		t.Errorf("the VM moved: %t, with its disk: %t", vmi.UID == first.UID, plugged(vmi))
 	}
 	awaitPodGone(t, c, helper)

@@ -10,13 +10,14 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // awaitRefusal waits for the answer to a request on a node and returns its text; the
 // node is as it was before.
 func awaitRefusal(t *testing.T, c *cluster.Cluster, node string, texts ...string) string {
 	t.Helper()
-	refused := awaitMessage(t, c, node, append(texts, "refused")...)
+	refused := operator.AwaitMessage(t, c, node, append(texts, "refused")...)
 	condition := maintenance.Condition(refused)
 	if condition.Status != corev1.ConditionFalse || condition.Reason != string(maintenance.PhaseError) {
 		t.Errorf("the condition is %s/%s, want Error/False", condition.Reason, condition.Status)
@@ -24,7 +25,7 @@ func awaitRefusal(t *testing.T, c *cluster.Cluster, node string, texts ...string
 	if maintenance.Engaged(refused) || !noRequest(refused) {
 		t.Errorf("a refused node shows %s", brief(refused))
 	}
-	awaitEvent(t, c, "Node", "", node, "MaintenanceRefused", condition.Message)
+	operator.AwaitEvent(t, c, "Node", "", node, "MaintenanceRefused", condition.Message)
 	return condition.Message
 }
 
@@ -35,10 +36,10 @@ func TestARequestIsRefusedWithTheReasonOfEachVMThatCannotMove(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t,
-		movable(c, ns, "device", pool).Annotate("sim.drydock.dev/not-live-migratable", "HostDeviceNotLiveMigratable: VMI uses a PCI host device"),
-		movable(c, ns, "disk", pool).Annotate("sim.drydock.dev/not-live-migratable", "DisksNotLiveMigratable: container disk"),
-		movable(c, ns, "selector", pool).Change(func(vm *virtv1.VirtualMachine) {
+	operator.Create(t,
+		operator.Movable(c, ns, "device", pool).Annotate("sim.drydock.dev/not-live-migratable", "HostDeviceNotLiveMigratable: VMI uses a PCI host device"),
+		operator.Movable(c, ns, "disk", pool).Annotate("sim.drydock.dev/not-live-migratable", "DisksNotLiveMigratable: container disk"),
+		operator.Movable(c, ns, "selector", pool).Change(func(vm *virtv1.VirtualMachine) {
 			vm.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
 		}),
 		c.VM(ns, "affinity").On(host).EvictionStrategy(virtv1.EvictionStrategyLiveMigrate).Change(func(vm *virtv1.VirtualMachine) {
@@ -48,11 +49,11 @@ func TestARequestIsRefusedWithTheReasonOfEachVMThatCannotMove(t *testing.T) {
 				}}},
 			}
 		}),
-		movable(c, ns, "healthy", pool))
+		operator.Movable(c, ns, "healthy", pool))
 	blocked := []string{"device", "disk", "selector", "affinity"}
 	history := c.RecordNode(t, host)
 
-	request(t, c, host)
+	operator.Request(t, c, host)
 	message := awaitRefusal(t, c, host,
 		"VM "+ns+"/device cannot be live-migrated: HostDeviceNotLiveMigratable", "VM "+ns+"/disk cannot be live-migrated: DisksNotLiveMigratable",
 		"VM "+ns+"/selector no other ready", "VM "+ns+"/affinity no other ready", "kubectl label vm -n "+ns)
@@ -61,19 +62,19 @@ func TestARequestIsRefusedWithTheReasonOfEachVMThatCannotMove(t *testing.T) {
 	}
 	never(t, "a refused node was cordoned", versionsTo(t, history, getNode(t, c, host)), unschedulable)
 
-	force(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	awaitRunningOn(t, c, ns, "healthy", other)
-	awaitMessage(t, c, host, "off until somebody starts them: "+ns+"/affinity, "+ns+"/device, "+ns+"/disk, "+ns+"/selector")
+	operator.Force(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitRunningOn(t, c, ns, "healthy", other)
+	operator.AwaitMessage(t, c, host, "off until somebody starts them: "+ns+"/affinity, "+ns+"/device, "+ns+"/disk, "+ns+"/selector")
 	for _, name := range blocked {
-		if vm := getVM(t, c, ns, name); !halted(vm) || hasMarker(vm) {
+		if vm := operator.GetVM(t, c, ns, name); !halted(vm) || operator.HasMarker(vm) {
 			t.Errorf("%s: %s", name, brief(vm))
 		}
 	}
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	for _, name := range blocked {
-		if vm := awaitForgotten(t, c, ns, name); !halted(vm) {
+		if vm := operator.AwaitForgotten(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s: %s", name, brief(vm))
 		}
 	}
@@ -87,11 +88,11 @@ func TestAVMWhoseCPUExistsNowhereElseIsFoundBeforehand(t *testing.T) {
 	pool := c.Pool(t, 1, cluster.Annotation("sim.drydock.dev/cpu-model", "OnlyHere"))
 	other := pool.Label + "-other"
 	c.Node(t, other, cluster.Label("test.drydock.dev/pool", pool.Label))
-	create(t, movable(c, ns, "a", pool).Change(func(vm *virtv1.VirtualMachine) {
+	operator.Create(t, operator.Movable(c, ns, "a", pool).Change(func(vm *virtv1.VirtualMachine) {
 		vm.Spec.Template.Spec.Domain.CPU = &virtv1.CPU{Model: "OnlyHere"}
 	}))
 	host := pool.Host(0)
-	request(t, c, host)
+	operator.Request(t, c, host)
 	awaitRefusal(t, c, host, "VM "+ns+"/a no other ready")
 }
 
@@ -101,18 +102,18 @@ func TestAVMThatFitsNowhereElseIsNamedWithTheSchedulersReason(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	annotate(t, c, pool.Host(1), map[string]string{"sim.drydock.dev/memory": "40Gi"})
+	operator.Annotate(t, c, pool.Host(1), map[string]string{"sim.drydock.dev/memory": "40Gi"})
 	c.AwaitNode(t, pool.Host(1), "is small", func(n *corev1.Node) bool { return n.Status.Allocatable.Memory().Value() <= 40<<30 })
-	create(t, movable(c, ns, "b", pool).Change(func(vm *virtv1.VirtualMachine) {
+	operator.Create(t, operator.Movable(c, ns, "b", pool).Change(func(vm *virtv1.VirtualMachine) {
 		vm.Spec.Template.Spec.Domain.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("60Gi")
 	}))
 	history := c.RecordVM(t, ns, "b")
-	request(t, c, host)
+	operator.Request(t, c, host)
 	awaitStuck(t, c, ns, "b", host)
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	never(t, "the VM was stopped", versionsTo(t, history, getVM(t, c, ns, "b")), halted)
-	awaitRunningOn(t, c, ns, "b", host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	never(t, "the VM was stopped", versionsTo(t, history, operator.GetVM(t, c, ns, "b")), halted)
+	operator.AwaitRunningOn(t, c, ns, "b", host)
 }
 
 // Case 13: a VM that asks to be shut down never blocks, whatever else is wrong.
@@ -122,10 +123,10 @@ func TestAVMThatIsShutDownNeverBlocks(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
 	sole, elsewhere := volume(t, c, ns, "sole", host), volume(t, c, ns, "elsewhere", host)
-	create(t,
-		movable(c, ns, "a", pool).Strategy("Shutdown").Annotate("sim.drydock.dev/not-live-migratable", "HostDeviceNotLiveMigratable: VMI uses a PCI host device"),
-		movable(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterDisable").Claim("sole"),
-		movable(c, ns, "e", pool).Strategy("ShutdownAndRestartAfterEnable").Change(func(vm *virtv1.VirtualMachine) {
+	operator.Create(t,
+		operator.Movable(c, ns, "a", pool).Strategy("Shutdown").Annotate("sim.drydock.dev/not-live-migratable", "HostDeviceNotLiveMigratable: VMI uses a PCI host device"),
+		operator.Movable(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterDisable").Claim("sole"),
+		operator.Movable(c, ns, "e", pool).Strategy("ShutdownAndRestartAfterEnable").Change(func(vm *virtv1.VirtualMachine) {
 			vm.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
 		}),
 		c.VM(ns, "c").On(other).PinnedTo(pool).Strategy("Shutdown").Claim("elsewhere"))
@@ -133,7 +134,7 @@ func TestAVMThatIsShutDownNeverBlocks(t *testing.T) {
 	awaitHealthy(t, c, elsewhere, 1)
 
 	// A VM elsewhere would lose its disk, whatever its strategy.
-	request(t, c, host)
+	operator.Request(t, c, host)
 	message := awaitRefusal(t, c, host, "volume "+elsewhere, ns+"/c", "last healthy replica")
 	for _, name := range []string{"a", "b", "e"} {
 		if strings.Contains(message, "VM "+ns+"/"+name) {
@@ -143,21 +144,21 @@ func TestAVMThatIsShutDownNeverBlocks(t *testing.T) {
 	setRunStrategy(t, c, ns, "c", virtv1.RunStrategyHalted)
 	c.AwaitNoVMI(t, ns, "c")
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	awaitMessage(t, c, host, ns+"/b", "off until somebody starts them: "+ns+"/a", ns+"/e", "only healthy copy", sole, "remove no")
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitMessage(t, c, host, ns+"/b", "off until somebody starts them: "+ns+"/a", ns+"/e", "only healthy copy", sole, "remove no")
 	for name, want := range map[string]string{"a": "", "b": host, "e": host} {
-		if vm := getVM(t, c, ns, name); !halted(vm) || marker(vm) != want {
+		if vm := operator.GetVM(t, c, ns, name); !halted(vm) || operator.Marker(vm) != want {
 			t.Errorf("%s: %s, want marker %q", name, brief(vm), want)
 		}
 	}
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	for _, name := range []string{"b", "e"} {
-		awaitRunningOn(t, c, ns, name, pool.Hosts...)
-		awaitForgotten(t, c, ns, name)
+		operator.AwaitRunningOn(t, c, ns, name, pool.Hosts...)
+		operator.AwaitForgotten(t, c, ns, name)
 	}
-	if vm := awaitForgotten(t, c, ns, "a"); !halted(vm) {
+	if vm := operator.AwaitForgotten(t, c, ns, "a"); !halted(vm) {
 		t.Errorf("a: %s", brief(vm))
 	}
 }
@@ -168,18 +169,18 @@ func TestForceKeepsWhatItStopsOff(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t, forceable(c, ns, pool)...)
-	request(t, c, host)
+	operator.Create(t, forceable(c, ns, pool)...)
+	operator.Request(t, c, host)
 	awaitRefusal(t, c, host, ns+"/c", "a device")
-	force(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	awaitMessage(t, c, host, "off until somebody starts them: "+ns+"/a, "+ns+"/b, "+ns+"/c")
-	awaitRunningOn(t, c, ns, "d", other)
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Force(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitMessage(t, c, host, "off until somebody starts them: "+ns+"/a, "+ns+"/b, "+ns+"/c")
+	operator.AwaitRunningOn(t, c, ns, "d", other)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	awaitPass(t, c, host)
 	for _, name := range []string{"a", "b", "c"} {
-		if vm := awaitForgotten(t, c, ns, name); !halted(vm) {
+		if vm := operator.AwaitForgotten(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s: %s", name, brief(vm))
 		}
 		c.AwaitNoVMI(t, ns, name)
@@ -189,9 +190,9 @@ func TestForceKeepsWhatItStopsOff(t *testing.T) {
 func forceable(c *cluster.Cluster, ns string, pool *cluster.Pool) []*cluster.VM {
 	const stays = "sim.drydock.dev/not-live-migratable"
 	return []*cluster.VM{
-		movable(c, ns, "a", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
-		movable(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterEnable"),
-		movable(c, ns, "c", pool).Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
-		movable(c, ns, "d", pool),
+		operator.Movable(c, ns, "a", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
+		operator.Movable(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterEnable"),
+		operator.Movable(c, ns, "c", pool).Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
+		operator.Movable(c, ns, "d", pool),
 	}
 }

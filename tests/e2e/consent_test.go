@@ -10,6 +10,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 const immovable = "sim.drydock.dev/not-live-migratable"
@@ -79,7 +80,7 @@ func leaveByEvictionStrategy(t *testing.T, forced bool) {
 		}
 		vms = append(vms, vm)
 	}
-	create(t, vms...)
+	operator.Create(t, vms...)
 	if strategy := getVMI(t, c, ns, "unset").Spec.EvictionStrategy; strategy == nil || *strategy != virtv1.EvictionStrategyNone {
 		t.Errorf("KubeVirt wrote %v into the VMI of a VM without an eviction strategy; this test is about None", strategy)
 	}
@@ -91,21 +92,21 @@ func leaveByEvictionStrategy(t *testing.T, forced bool) {
 	mark := c.Audit(t, "drydock")
 
 	if forced {
-		force(t, c, host)
+		operator.Force(t, c, host)
 	} else {
-		request(t, c, host)
+		operator.Request(t, c, host)
 	}
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for name, how := range want {
 		if how == off {
 			c.AwaitNoVMI(t, ns, name)
-			if vm := getVM(t, c, ns, name); marker(vm) != "" || !halted(vm) {
-				t.Errorf("%s: forced to stop, it is %s with marker %q", name, runStrategy(vm), marker(vm))
+			if vm := operator.GetVM(t, c, ns, name); operator.Marker(vm) != "" || !halted(vm) {
+				t.Errorf("%s: forced to stop, it is %s with marker %q", name, runStrategy(vm), operator.Marker(vm))
 			}
 			continue
 		}
-		vmi := awaitRunningOn(t, c, ns, name, other)
-		vm := awaitForgotten(t, c, ns, name)
+		vmi := operator.AwaitRunningOn(t, c, ns, name, other)
+		vm := operator.AwaitForgotten(t, c, ns, name)
 		if moved := vmi.UID == first[name].UID; moved != (how != restarted) {
 			t.Errorf("%s: it should be %s; the VMI on the other host is the same: %t", name, how, moved)
 		}
@@ -145,11 +146,11 @@ func TestAVMWhoseTemplateSaysNoneIsInterruptedAndRunsElsewhereWhateverItsRunStra
 		first[way] = c.AwaitVMI(t, ns, way, "the VM runs", cluster.IsRunning)
 	}
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for way, was := range before {
-		vmi := awaitRunningOn(t, c, ns, way, other)
-		if vm := awaitForgotten(t, c, ns, way); runStrategy(vm) != was || vmi.UID == first[way].UID {
+		vmi := operator.AwaitRunningOn(t, c, ns, way, other)
+		if vm := operator.AwaitForgotten(t, c, ns, way); runStrategy(vm) != was || vmi.UID == first[way].UID {
 			t.Errorf("%s: restarted: %t, with run strategy %s instead of %s", way, vmi.UID != first[way].UID, runStrategy(vm), was)
 		}
 	}
@@ -162,12 +163,12 @@ func TestAVMOfAnExternalControllerIsMarkedAndWaitedFor(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t, c.VM(ns, "external").On(host).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyExternal))
+	operator.Create(t, c.VM(ns, "external").On(host).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyExternal))
 	first := getVMI(t, c, ns, "external")
 	history := c.RecordVM(t, ns, "external")
 
-	request(t, c, host)
-	awaitMessage(t, c, host, ns+"/external", "waiting for the external controller")
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, ns+"/external", "waiting for the external controller")
 	if vmi := getVMI(t, c, ns, "external"); vmi.Status.EvacuationNodeName != host {
 		t.Errorf("the VMI is marked for the evacuation of %q, want %s", vmi.Status.EvacuationNodeName, host)
 	}
@@ -175,15 +176,15 @@ func TestAVMOfAnExternalControllerIsMarkedAndWaitedFor(t *testing.T) {
 	if err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(ns).Delete(t.Context(), "external", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	if vmi := awaitRunningOn(t, c, ns, "external", other); vmi.UID == first.UID {
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	if vmi := operator.AwaitRunningOn(t, c, ns, "external", other); vmi.UID == first.UID {
 		t.Error("the VMI moved; it should have been made anew by KubeVirt")
 	}
 	if n := len(migrationsOf(t, c, ns, "external")); n != 0 {
 		t.Errorf("there are %d migrations of a VM that an external controller moves", n)
 	}
-	never(t, "the VM was changed", versionsTo(t, history, getVM(t, c, ns, "external")), func(vm *virtv1.VirtualMachine) bool {
-		return runStrategy(vm) != "Always" || hasMarker(vm) || vm.Annotations[maintenance.AnnotationVMRecord] != ""
+	never(t, "the VM was changed", versionsTo(t, history, operator.GetVM(t, c, ns, "external")), func(vm *virtv1.VirtualMachine) bool {
+		return runStrategy(vm) != "Always" || operator.HasMarker(vm) || vm.Annotations[maintenance.AnnotationVMRecord] != ""
 	})
 }
 
@@ -194,17 +195,17 @@ func TestAVMThatCannotMoveAndDidNotConsentBlocks(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	create(t,
+	operator.Create(t,
 		c.VM(ns, "unset").On(host).PinnedTo(pool).Annotate(immovable, passthrough),
 		c.VM(ns, "live").On(host).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyLiveMigrate).Annotate(immovable, passthrough),
 		c.VM(ns, "external").On(host).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyExternal).Annotate(immovable, passthrough),
 		c.VM(ns, "agrees").On(host).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyNone).Annotate(immovable, passthrough),
 		c.VM(ns, "shutdown").On(host).PinnedTo(pool).Strategy("Shutdown").Annotate(immovable, passthrough),
-		movable(c, ns, "healthy", pool),
+		operator.Movable(c, ns, "healthy", pool),
 	)
 	mark := c.Audit(t, "drydock")
 
-	request(t, c, host)
+	operator.Request(t, c, host)
 	message := maintenance.Condition(awaitRefused(t, c, host, ns+"/unset", ns+"/live", ns+"/external",
 		"HostDeviceNotLiveMigratable: VMI uses a PCI host device", "kubectl label vm -n "+ns, maintenance.LabelStrategy)).Message
 	for _, name := range []string{"agrees", "shutdown", "healthy"} {

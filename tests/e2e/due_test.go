@@ -8,6 +8,8 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
+
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // Leaving does not wait for a guest that takes its time to shut down: its VM is due and
@@ -17,34 +19,34 @@ func TestAVMThatIsStillShuttingDownOnLeavingComesBackWhenItIsOff(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	slow := movable(c, ns, "slow", pool).Strategy("ShutdownAndRestartAfterEnable").Annotate("sim.drydock.dev/shutdown-seconds", "never")
-	create(t,
+	slow := operator.Movable(c, ns, "slow", pool).Strategy("ShutdownAndRestartAfterEnable").Annotate("sim.drydock.dev/shutdown-seconds", "never")
+	operator.Create(t,
 		slow.Change(func(vm *virtv1.VirtualMachine) {
 			grace := int64(600)
 			vm.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
 		}),
-		movable(c, ns, "quick", pool).Strategy("ShutdownAndRestartAfterDisable"))
+		operator.Movable(c, ns, "quick", pool).Strategy("ShutdownAndRestartAfterDisable"))
 	history := c.RecordVM(t, ns, "slow")
-	request(t, c, host)
-	c.AwaitVM(t, ns, "slow", "stopped", hasMarker)
+	operator.Request(t, c, host)
+	c.AwaitVM(t, ns, "slow", "stopped", operator.HasMarker)
 	c.AwaitNoVMI(t, ns, "quick")
 
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	awaitEvent(t, c, "Node", "", host, "MaintenanceLeft", "not started yet: ", ns+"/slow (it is still shutting down)")
-	awaitEvent(t, c, "VirtualMachine", ns, "slow", "MaintenanceStartWaiting", "still shutting down")
-	awaitRunningOn(t, c, ns, "quick", pool.Hosts...)
-	if vm := getVM(t, c, ns, "slow"); marker(vm) != host || !halted(vm) {
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceLeft", "not started yet: ", ns+"/slow (it is still shutting down)")
+	operator.AwaitEvent(t, c, "VirtualMachine", ns, "slow", "MaintenanceStartWaiting", "still shutting down")
+	operator.AwaitRunningOn(t, c, ns, "quick", pool.Hosts...)
+	if vm := operator.GetVM(t, c, ns, "slow"); operator.Marker(vm) != host || !halted(vm) {
 		t.Errorf("the VM that is due shows %s", brief(vm))
 	}
 	// Another maintenance of the same host claims nothing of this one.
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseDraining)
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	annotateVMI(t, c, ns, "slow", map[string]string{"sim.drydock.dev/shutdown-seconds": "0"})
-	awaitRunningOn(t, c, ns, "slow", pool.Hosts...)
-	vm := awaitForgotten(t, c, ns, "slow")
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseDraining)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	operator.AnnotateVMI(t, c, ns, "slow", map[string]string{"sim.drydock.dev/shutdown-seconds": "0"})
+	operator.AwaitRunningOn(t, c, ns, "slow", pool.Hosts...)
+	vm := operator.AwaitForgotten(t, c, ns, "slow")
 	if got := runs(versionsTo(t, history, vm)); len(got) != 3 {
 		t.Errorf("its run strategies were %v, want one stop and one start", got)
 	}
@@ -57,7 +59,7 @@ func TestAVMIWhoseOwnerIsNamedByAnOldAPIVersionIsItsVMs(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	vm := movable(c, ns, "z", pool).RunStrategy(virtv1.RunStrategyManual).Create(t)
+	vm := operator.Movable(c, ns, "z", pool).RunStrategy(virtv1.RunStrategyManual).Create(t)
 	yes := true
 	_, err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(ns).Create(t.Context(), &virtv1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{
@@ -72,7 +74,7 @@ func TestAVMIWhoseOwnerIsNamedByAnOldAPIVersionIsItsVMs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitRunningOn(t, c, ns, "z", host)
+	operator.AwaitRunningOn(t, c, ns, "z", host)
 	c.AwaitVMI(t, ns, "z", "cannot migrate", func(vmi *virtv1.VirtualMachineInstance) bool {
 		for _, condition := range vmi.Status.Conditions {
 			if condition.Type == virtv1.VirtualMachineInstanceIsMigratable {
@@ -81,11 +83,11 @@ func TestAVMIWhoseOwnerIsNamedByAnOldAPIVersionIsItsVMs(t *testing.T) {
 		}
 		return false
 	})
-	request(t, c, host)
+	operator.Request(t, c, host)
 	if message := awaitRefusal(t, c, host, "VM "+ns+"/z cannot be live-migrated"); strings.Contains(message, "belongs to no VM") {
 		t.Errorf("the VM is not found: %s", message)
 	}
-	relabel(t, c, ns, "z", "Shutdown")
-	request(t, c, host)
+	operator.Relabel(t, c, ns, "z", "Shutdown")
+	operator.Request(t, c, host)
 	c.AwaitVM(t, ns, "z", "stopped by its label", halted)
 }

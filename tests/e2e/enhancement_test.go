@@ -7,6 +7,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // The five cases of the enhancement's test plan. Each has a VM with the strategy in
@@ -17,33 +18,33 @@ func TestAVMOfAfterDisableIsOffUntilTheNodeLeaves(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t, movable(c, ns, "labelled", pool).Strategy("ShutdownAndRestartAfterDisable"), movable(c, ns, "unlabelled", pool))
+	operator.Create(t, operator.Movable(c, ns, "labelled", pool).Strategy("ShutdownAndRestartAfterDisable"), operator.Movable(c, ns, "unlabelled", pool))
 	before := getVMI(t, c, ns, "labelled").UID
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	c.AwaitNoVMI(t, ns, "labelled")
-	vm := getVM(t, c, ns, "labelled")
-	if marker(vm) != host || !halted(vm) {
-		t.Errorf("the stopped VM has marker %q and run strategy %s, want %q and Halted", marker(vm), runStrategy(vm), host)
+	vm := operator.GetVM(t, c, ns, "labelled")
+	if operator.Marker(vm) != host || !halted(vm) {
+		t.Errorf("the stopped VM has marker %q and run strategy %s, want %q and Halted", operator.Marker(vm), runStrategy(vm), host)
 	}
-	awaitRunningOn(t, c, ns, "unlabelled", other)
+	operator.AwaitRunningOn(t, c, ns, "unlabelled", other)
 
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	// Its own preference brings it back here; Drydock's comes with the webhook of
 	// launcher pods.
-	if vmi := awaitRunningOn(t, c, ns, "labelled", host); vmi.UID == before {
+	if vmi := operator.AwaitRunningOn(t, c, ns, "labelled", host); vmi.UID == before {
 		t.Error("the VM was never stopped")
 	}
-	vm = awaitForgotten(t, c, ns, "labelled")
+	vm = operator.AwaitForgotten(t, c, ns, "labelled")
 	if got := runStrategy(vm); got != "Always" {
 		t.Errorf("after the cycle the run strategy is %s, want Always", got)
 	}
 	if migrations := migrationsOf(t, c, ns, "labelled"); len(migrations) > 0 {
 		t.Errorf("a VM that is shut down was migrated: %v", migrations[0].Name)
 	}
-	awaitRunningOn(t, c, ns, "unlabelled", other)
+	operator.AwaitRunningOn(t, c, ns, "unlabelled", other)
 }
 
 func TestAVMOfAfterEnableIsRestartedElsewhereOnceTheNodeIsEmpty(t *testing.T) {
@@ -51,21 +52,21 @@ func TestAVMOfAfterEnableIsRestartedElsewhereOnceTheNodeIsEmpty(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t, movable(c, ns, "labelled", pool).Strategy("ShutdownAndRestartAfterEnable"), movable(c, ns, "unlabelled", pool))
+	operator.Create(t, operator.Movable(c, ns, "labelled", pool).Strategy("ShutdownAndRestartAfterEnable"), operator.Movable(c, ns, "unlabelled", pool))
 	before := getVMI(t, c, ns, "labelled").UID
 	history, vmis := c.RecordVM(t, ns, "labelled"), c.RecordVMI(t, ns, "labelled")
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	restarted := awaitRunningOn(t, c, ns, "labelled", other)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	restarted := operator.AwaitRunningOn(t, c, ns, "labelled", other)
 	if restarted.UID == before {
 		t.Error("the VM was moved instead of restarted")
 	}
-	awaitForgotten(t, c, ns, "labelled")
-	awaitRunningOn(t, c, ns, "unlabelled", other)
+	operator.AwaitForgotten(t, c, ns, "labelled")
+	operator.AwaitRunningOn(t, c, ns, "unlabelled", other)
 
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	awaitPass(t, c, host)
 	after := getVMI(t, c, ns, "labelled")
 	if after.UID != restarted.UID || after.Status.NodeName != other {
@@ -74,7 +75,7 @@ func TestAVMOfAfterEnableIsRestartedElsewhereOnceTheNodeIsEmpty(t *testing.T) {
 	if migrations := migrationsOf(t, c, ns, "labelled"); len(migrations) > 0 {
 		t.Errorf("the VM was migrated: %s", migrations[0].Name)
 	}
-	if got := runs(versionsTo(t, history, getVM(t, c, ns, "labelled"))); len(got) != 3 {
+	if got := runs(versionsTo(t, history, operator.GetVM(t, c, ns, "labelled"))); len(got) != 3 {
 		t.Errorf("its run strategies were %v, want stopped once and started once", got)
 	}
 	if got := instances(vmis.Versions()); len(got) != 2 {
@@ -87,21 +88,21 @@ func TestAVMOfShutdownStaysOff(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t, movable(c, ns, "labelled", pool).Strategy("Shutdown"), movable(c, ns, "unlabelled", pool))
+	operator.Create(t, operator.Movable(c, ns, "labelled", pool).Strategy("Shutdown"), operator.Movable(c, ns, "unlabelled", pool))
 	history := c.RecordVM(t, ns, "labelled")
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	c.AwaitNoVMI(t, ns, "labelled")
-	awaitRunningOn(t, c, ns, "unlabelled", other)
-	awaitMessage(t, c, host, "off until somebody starts them: "+ns+"/labelled")
+	operator.AwaitRunningOn(t, c, ns, "unlabelled", other)
+	operator.AwaitMessage(t, c, host, "off until somebody starts them: "+ns+"/labelled")
 
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	vm := awaitForgotten(t, c, ns, "labelled")
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	vm := operator.AwaitForgotten(t, c, ns, "labelled")
 	c.AwaitNoVMI(t, ns, "labelled")
 	versions := versionsTo(t, history, vm)
-	never(t, "a VM of Shutdown has a marker", versions, hasMarker)
+	never(t, "a VM of Shutdown has a marker", versions, operator.HasMarker)
 	if got := runs(versions); len(got) != 2 || got[1] != "Halted" {
 		t.Errorf("its run strategies were %v, want Always and then Halted", got)
 	}
@@ -113,10 +114,10 @@ func TestForceStopsWhatCannotMoveAndEveryShutdownStrategyForGood(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
 	disk := volume(t, c, ns, "disk", host)
-	create(t,
-		movable(c, ns, "sole", pool).Claim("disk"),
-		movable(c, ns, "labelled", pool).Strategy("ShutdownAndRestartAfterDisable"),
-		movable(c, ns, "unlabelled", pool))
+	operator.Create(t,
+		operator.Movable(c, ns, "sole", pool).Claim("disk"),
+		operator.Movable(c, ns, "labelled", pool).Strategy("ShutdownAndRestartAfterDisable"),
+		operator.Movable(c, ns, "unlabelled", pool))
 	awaitHealthy(t, c, disk, 1)
 	stopped := []string{"sole", "labelled"}
 	histories := map[string]*cluster.History[*virtv1.VirtualMachine]{}
@@ -124,25 +125,25 @@ func TestForceStopsWhatCannotMoveAndEveryShutdownStrategyForGood(t *testing.T) {
 		histories[name] = c.RecordVM(t, ns, name)
 	}
 
-	request(t, c, host)
-	awaitMessage(t, c, host, "refused", ns+"/sole", "last healthy replica", disk)
-	force(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	awaitRunningOn(t, c, ns, "unlabelled", other)
-	awaitMessage(t, c, host, ns+"/labelled", ns+"/sole")
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "refused", ns+"/sole", "last healthy replica", disk)
+	operator.Force(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitRunningOn(t, c, ns, "unlabelled", other)
+	operator.AwaitMessage(t, c, host, ns+"/labelled", ns+"/sole")
 
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	for _, name := range stopped {
-		awaitForgotten(t, c, ns, name)
+		operator.AwaitForgotten(t, c, ns, name)
 		c.AwaitNoVMI(t, ns, name)
 	}
 	awaitPass(t, c, host)
 	for _, name := range stopped {
-		if vm := getVM(t, c, ns, name); !halted(vm) {
+		if vm := operator.GetVM(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s: run strategy %s after leaving, want Halted", name, runStrategy(vm))
 		}
-		never(t, "a VM stopped by force has a marker", histories[name].Versions(), hasMarker)
+		never(t, "a VM stopped by force has a marker", histories[name].Versions(), operator.HasMarker)
 	}
 }
 
@@ -151,16 +152,16 @@ func TestANodeDeletedWhileCompletedTakesItsMarkersAlong(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t, movable(c, ns, "labelled", pool).Strategy("ShutdownAndRestartAfterDisable"), movable(c, ns, "unlabelled", pool))
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Create(t, operator.Movable(c, ns, "labelled", pool).Strategy("ShutdownAndRestartAfterDisable"), operator.Movable(c, ns, "unlabelled", pool))
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 
 	deleteNode(t, c, host)
-	vm := awaitForgotten(t, c, ns, "labelled")
+	vm := operator.AwaitForgotten(t, c, ns, "labelled")
 	if !halted(vm) {
 		t.Errorf("run strategy %s, want Halted: nobody asked to start it", runStrategy(vm))
 	}
-	awaitEvent(t, c, "VirtualMachine", ns, "labelled", "MaintenanceStaysOff", "is off", host, "virtctl start -n "+ns+" labelled")
+	operator.AwaitEvent(t, c, "VirtualMachine", ns, "labelled", "MaintenanceStaysOff", "is off", host, "virtctl start -n "+ns+" labelled")
 	c.AwaitNoVMI(t, ns, "labelled")
-	awaitRunningOn(t, c, ns, "unlabelled", other)
+	operator.AwaitRunningOn(t, c, ns, "unlabelled", other)
 }

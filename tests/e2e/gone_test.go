@@ -10,6 +10,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // recreate makes a Node under the name of one that was deleted, in the same pool.
@@ -32,13 +33,13 @@ func TestANodeDeletedInMidDrainLeavesNothingToItsSuccessor(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t,
-		movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"),
-		movable(c, ns, "soon", pool).Strategy("ShutdownAndRestartAfterEnable"),
-		movable(c, ns, "shut", pool).Strategy("Shutdown"),
+	operator.Create(t,
+		operator.Movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"),
+		operator.Movable(c, ns, "soon", pool).Strategy("ShutdownAndRestartAfterEnable"),
+		operator.Movable(c, ns, "shut", pool).Strategy("Shutdown"),
 		big(t, c, ns, "big", pool))
 	stopped := []string{"later", "soon", "shut"}
-	request(t, c, host)
+	operator.Request(t, c, host)
 	awaitStuck(t, c, ns, "big", host)
 	for _, name := range stopped {
 		c.AwaitNoVMI(t, ns, name)
@@ -46,10 +47,10 @@ func TestANodeDeletedInMidDrainLeavesNothingToItsSuccessor(t *testing.T) {
 
 	deleteNode(t, c, host)
 	for _, name := range stopped {
-		if vm := awaitForgotten(t, c, ns, name); !halted(vm) {
+		if vm := operator.AwaitForgotten(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s: %s", name, brief(vm))
 		}
-		awaitEvent(t, c, "VirtualMachine", ns, name, "MaintenanceStaysOff", host)
+		operator.AwaitEvent(t, c, "VirtualMachine", ns, name, "MaintenanceStaysOff", host)
 	}
 	node := recreate(t, c, pool, host)
 	if maintenance.Condition(node) != nil || maintenance.Engaged(node) || node.Spec.Unschedulable {
@@ -59,23 +60,23 @@ func TestANodeDeletedInMidDrainLeavesNothingToItsSuccessor(t *testing.T) {
 
 	// The new node's own maintenance starts clean.
 	setRunStrategy(t, c, ns, "later", "Always")
-	awaitRunningOn(t, c, ns, "later", host)
-	request(t, c, host)
-	annotate(t, c, other, map[string]string{"sim.drydock.dev/memory": "64Gi"})
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	if vm := getVM(t, c, ns, "later"); marker(vm) != host {
+	operator.AwaitRunningOn(t, c, ns, "later", host)
+	operator.Request(t, c, host)
+	operator.Annotate(t, c, other, map[string]string{"sim.drydock.dev/memory": "64Gi"})
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	if vm := operator.GetVM(t, c, ns, "later"); operator.Marker(vm) != host {
 		t.Errorf("the VM shows %s", brief(vm))
 	}
 	for _, name := range []string{"soon", "shut"} {
-		if vm := getVM(t, c, ns, name); !halted(vm) {
+		if vm := operator.GetVM(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s was started by the maintenance of a node that only shares a name: %s", name, brief(vm))
 		}
 	}
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	awaitRunningOn(t, c, ns, "later", pool.Hosts...)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	operator.AwaitRunningOn(t, c, ns, "later", pool.Hosts...)
 	for _, name := range []string{"soon", "shut"} {
-		if vm := getVM(t, c, ns, name); !halted(vm) {
+		if vm := operator.GetVM(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s was started: %s", name, brief(vm))
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
+
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // A human's own hand wins, and is never fought against.
@@ -16,14 +18,14 @@ func TestAnUncordonDuringTheDrainStopsItUntilAskedAgain(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t, big(t, c, ns, "big", pool))
+	operator.Create(t, big(t, c, ns, "big", pool))
 	history := c.RecordNode(t, host)
-	request(t, c, host)
+	operator.Request(t, c, host)
 	awaitStuck(t, c, ns, "big", host)
-	first := recordOf(t, getNode(t, c, host))
+	first := operator.RecordOf(t, getNode(t, c, host))
 
 	uncordon(t, c, host)
-	node := awaitMessage(t, c, host, "uncordoned by somebody else")
+	node := operator.AwaitMessage(t, c, host, "uncordoned by somebody else")
 	if condition := maintenance.Condition(node); condition.Status != "True" || condition.Reason != string(maintenance.PhaseError) {
 		t.Errorf("the condition is %s/%s, want Error/True", condition.Reason, condition.Status)
 	}
@@ -42,16 +44,16 @@ func TestAnUncordonDuringTheDrainStopsItUntilAskedAgain(t *testing.T) {
 	}
 
 	// Asked again, it goes on where it was, with a new clock.
-	annotate(t, c, other, map[string]string{"sim.drydock.dev/memory": "64Gi"})
-	request(t, c, host)
-	node = awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	second := recordOf(t, node)
+	operator.Annotate(t, c, other, map[string]string{"sim.drydock.dev/memory": "64Gi"})
+	operator.Request(t, c, host)
+	node = operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	second := operator.RecordOf(t, node)
 	if second.ID != first.ID || second.Started.Before(&first.Started) || second.Halted != "" {
 		t.Errorf("the record was %+v and is %+v: it should be the same maintenance with a later start", first, second)
 	}
-	awaitRunningOn(t, c, ns, "big", other)
-	leave(t, c, host)
-	node = awaitOut(t, c, host)
+	operator.AwaitRunningOn(t, c, ns, "big", other)
+	operator.Leave(t, c, host)
+	node = operator.AwaitOut(t, c, host)
 	if got := cordons(versionsTo(t, history, node)); !slices.Equal(got, []bool{false, true, false, true, false}) {
 		t.Errorf("the node was cordoned and uncordoned: %v", got)
 	}
@@ -66,15 +68,15 @@ func TestAnUncordonTakesBackACordonFromBefore(t *testing.T) {
 	host := pool.Host(0)
 	guarded(t, c, ns, "web", host)
 	setUnschedulable(t, c, host, true)
-	request(t, c, host)
-	awaitMessage(t, c, host, "held by PDB "+ns+"/web")
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "held by PDB "+ns+"/web")
 	uncordon(t, c, host)
-	awaitMessage(t, c, host, "uncordoned by somebody else")
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseDraining)
+	operator.AwaitMessage(t, c, host, "uncordoned by somebody else")
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseDraining)
 	c.AwaitNode(t, host, "cordoned again", unschedulable)
-	leave(t, c, host)
-	if node := awaitOut(t, c, host); node.Spec.Unschedulable {
+	operator.Leave(t, c, host)
+	if node := operator.AwaitOut(t, c, host); node.Spec.Unschedulable {
 		t.Error("the node is cordoned, although its administrator had uncordoned it")
 	}
 }
@@ -84,14 +86,14 @@ func TestAnUncordonInMaintenanceIsToldOnceAndChangesNothing(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	create(t, movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"))
+	operator.Create(t, operator.Movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"))
 	history := c.RecordNode(t, host)
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 
 	uncordon(t, c, host)
-	awaitMessage(t, c, host, "was uncordoned by somebody else")
-	awaitEvent(t, c, "Node", "", host, "MaintenanceUncordoned")
+	operator.AwaitMessage(t, c, host, "was uncordoned by somebody else")
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceUncordoned")
 	awaitPass(t, c, host)
 	awaitPass(t, c, host)
 	if got := countEvents(t, c, "Node", "", host, "MaintenanceUncordoned"); got != 1 {
@@ -101,14 +103,14 @@ func TestAnUncordonInMaintenanceIsToldOnceAndChangesNothing(t *testing.T) {
 	if maintenance.PhaseOf(node) != maintenance.PhaseCompleted || node.Annotations[maintenance.AnnotationStatus] != maintenance.StatusCompleted {
 		t.Errorf("the node shows %s", brief(node))
 	}
-	if vm := getVM(t, c, ns, "later"); marker(vm) != host || !halted(vm) {
+	if vm := operator.GetVM(t, c, ns, "later"); operator.Marker(vm) != host || !halted(vm) {
 		t.Errorf("the stopped VM shows %s", brief(vm))
 	}
 
-	leave(t, c, host)
-	node = awaitOut(t, c, host)
-	awaitRunningOn(t, c, ns, "later", pool.Hosts...)
-	awaitForgotten(t, c, ns, "later")
+	operator.Leave(t, c, host)
+	node = operator.AwaitOut(t, c, host)
+	operator.AwaitRunningOn(t, c, ns, "later", pool.Hosts...)
+	operator.AwaitForgotten(t, c, ns, "later")
 	if got := cordons(versionsTo(t, history, node)); !slices.Equal(got, []bool{false, true, false}) {
 		t.Errorf("the node was cordoned and uncordoned: %v", got)
 	}
@@ -119,53 +121,53 @@ func TestAskingAgainChangesNothingAndForceAppliesToWhatIsNotStoppedYet(t *testin
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	create(t,
-		movable(c, ns, "stopped", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate("sim.drydock.dev/shutdown-seconds", "never").
+	operator.Create(t,
+		operator.Movable(c, ns, "stopped", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate("sim.drydock.dev/shutdown-seconds", "never").
 			Change(func(vm *virtv1.VirtualMachine) {
 				grace := int64(600)
 				vm.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
 			}),
-		movable(c, ns, "stuck", pool).Annotate("sim.drydock.dev/migration-seconds", "never"))
-	request(t, c, host)
-	c.AwaitVM(t, ns, "stopped", "stopped with a marker", hasMarker)
+		operator.Movable(c, ns, "stuck", pool).Annotate("sim.drydock.dev/migration-seconds", "never"))
+	operator.Request(t, c, host)
+	c.AwaitVM(t, ns, "stopped", "stopped with a marker", operator.HasMarker)
 	awaitMigrating(t, c, ns, "stuck")
 	// It stops being movable after the cordon: named and waited for, not stopped.
 	setUnschedulable(t, c, pool.Host(1), true)
-	before := awaitMessage(t, c, host, ns+"/stuck no other ready, schedulable node", "shutting down (up to 600 s)")
+	before := operator.AwaitMessage(t, c, host, ns+"/stuck no other ready, schedulable node", "shutting down (up to 600 s)")
 
-	request(t, c, host)
-	awaitEvent(t, c, "Node", "", host, "MaintenanceRequestIgnored")
+	operator.Request(t, c, host)
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceRequestIgnored")
 	after := c.AwaitNode(t, host, "the request is consumed", noRequest)
-	if a, b := recordOf(t, before), recordOf(t, after); a.ID != b.ID || !a.Started.Equal(&b.Started) || b.Forced {
+	if a, b := operator.RecordOf(t, before), operator.RecordOf(t, after); a.ID != b.ID || !a.Started.Equal(&b.Started) || b.Forced {
 		t.Errorf("asking again changed the record from %+v to %+v", a, b)
 	}
 	if maintenance.PhaseOf(after) != maintenance.PhaseOf(before) {
 		t.Errorf("asking again changed the phase from %s to %s", maintenance.PhaseOf(before), maintenance.PhaseOf(after))
 	}
 	awaitPass(t, c, host)
-	if vm := getVM(t, c, ns, "stuck"); halted(vm) {
+	if vm := operator.GetVM(t, c, ns, "stuck"); halted(vm) {
 		t.Error("a VM that cannot move any more was stopped without force")
 	}
 
 	history := c.RecordVM(t, ns, "stuck")
-	annotate(t, c, host, map[string]string{maintenance.AnnotationForced: "true"})
-	awaitEvent(t, c, "Node", "", host, "MaintenanceForced")
+	operator.Annotate(t, c, host, map[string]string{maintenance.AnnotationForced: "true"})
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceForced")
 	c.AwaitVM(t, ns, "stuck", "stopped", halted)
 	c.AwaitNoVMI(t, ns, "stuck")
-	annotateVMI(t, c, ns, "stopped", map[string]string{"sim.drydock.dev/shutdown-seconds": "0"})
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AnnotateVMI(t, c, ns, "stopped", map[string]string{"sim.drydock.dev/shutdown-seconds": "0"})
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	if !noRequest(getNode(t, c, host)) {
 		t.Error("the force annotation was not consumed")
 	}
-	never(t, "a VM stopped by force has a marker", versionsTo(t, history, getVM(t, c, ns, "stuck")), hasMarker)
-	if vm := getVM(t, c, ns, "stopped"); marker(vm) != host {
-		t.Errorf("the VM that was stopped before force has marker %q, want %q", marker(vm), host)
+	never(t, "a VM stopped by force has a marker", versionsTo(t, history, operator.GetVM(t, c, ns, "stuck")), operator.HasMarker)
+	if vm := operator.GetVM(t, c, ns, "stopped"); operator.Marker(vm) != host {
+		t.Errorf("the VM that was stopped before force has marker %q, want %q", operator.Marker(vm), host)
 	}
 
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	awaitRunningOn(t, c, ns, "stopped", pool.Hosts...)
-	if vm := awaitForgotten(t, c, ns, "stuck"); !halted(vm) {
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	operator.AwaitRunningOn(t, c, ns, "stopped", pool.Hosts...)
+	if vm := operator.AwaitForgotten(t, c, ns, "stuck"); !halted(vm) {
 		t.Errorf("the VM stopped by force shows %s", brief(vm))
 	}
 }
@@ -175,10 +177,10 @@ func TestAskingAgainAfterAnUncordonInMaintenanceCordons(t *testing.T) {
 	t.Parallel()
 	c := drydock(t)
 	host := c.Pool(t, 2).Host(0)
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	uncordon(t, c, host)
-	awaitMessage(t, c, host, "was uncordoned by somebody else")
-	request(t, c, host)
+	operator.AwaitMessage(t, c, host, "was uncordoned by somebody else")
+	operator.Request(t, c, host)
 	c.AwaitNode(t, host, "cordoned again", unschedulable)
 }

@@ -17,12 +17,13 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // disable takes away whatever asks for maintenance or shows it.
 func disable(t *testing.T, c *cluster.Cluster, node string) {
 	t.Helper()
-	annotate(t, c, node, map[string]string{maintenance.AnnotationRequested: "", maintenance.AnnotationForced: "", maintenance.AnnotationStatus: ""})
+	operator.Annotate(t, c, node, map[string]string{maintenance.AnnotationRequested: "", maintenance.AnnotationForced: "", maintenance.AnnotationStatus: ""})
 }
 
 // guarded makes a pod on a host whose budget never lets it go.
@@ -69,47 +70,47 @@ func TestLeavingWorksInEveryPhase(t *testing.T) {
 		never bool // the node is never cordoned
 	}{
 		"before the request was seen": {
-			reach: func(t *testing.T, c *cluster.Cluster, _, host string) { request(t, c, host) },
+			reach: func(t *testing.T, c *cluster.Cluster, _, host string) { operator.Request(t, c, host) },
 		},
 		"Validating": {
 			reach: func(t *testing.T, c *cluster.Cluster, _, host string) {
 				holdBefore(t, c, host, maintenance.PhaseDraining)
-				request(t, c, host)
-				awaitPhase(t, c, host, maintenance.PhaseValidating)
+				operator.Request(t, c, host)
+				operator.AwaitPhase(t, c, host, maintenance.PhaseValidating)
 			},
 			never: true,
 		},
 		"Draining": {
 			reach: func(t *testing.T, c *cluster.Cluster, ns, host string) {
 				guarded(t, c, ns, "web", host)
-				request(t, c, host)
-				awaitMessage(t, c, host, "held by PDB "+ns+"/web")
-				awaitPhase(t, c, host, maintenance.PhaseDraining)
+				operator.Request(t, c, host)
+				operator.AwaitMessage(t, c, host, "held by PDB "+ns+"/web")
+				operator.AwaitPhase(t, c, host, maintenance.PhaseDraining)
 			},
 		},
 		// Case 1: what a forced drain that never ends leaves behind.
 		"forced, and Evacuating": {
 			reach: func(t *testing.T, c *cluster.Cluster, ns, host string) {
-				annotateVMI(t, c, ns, "moves", map[string]string{"sim.drydock.dev/migration-seconds": "never"})
-				relabel(t, c, ns, "later", "Shutdown") // force would keep it off
-				relabel(t, c, ns, "soon", "Shutdown")
-				force(t, c, host)
-				awaitPhase(t, c, host, maintenance.PhaseEvacuating)
+				operator.AnnotateVMI(t, c, ns, "moves", map[string]string{"sim.drydock.dev/migration-seconds": "never"})
+				operator.Relabel(t, c, ns, "later", "Shutdown") // force would keep it off
+				operator.Relabel(t, c, ns, "soon", "Shutdown")
+				operator.Force(t, c, host)
+				operator.AwaitPhase(t, c, host, maintenance.PhaseEvacuating)
 			},
 		},
 		"Error, after an uncordon": {
 			reach: func(t *testing.T, c *cluster.Cluster, ns, host string) {
 				guarded(t, c, ns, "web", host)
-				request(t, c, host)
-				awaitMessage(t, c, host, "held by PDB "+ns+"/web")
+				operator.Request(t, c, host)
+				operator.AwaitMessage(t, c, host, "held by PDB "+ns+"/web")
 				uncordon(t, c, host)
-				awaitPhase(t, c, host, maintenance.PhaseError)
+				operator.AwaitPhase(t, c, host, maintenance.PhaseError)
 			},
 		},
 		"Completed": {
 			reach: func(t *testing.T, c *cluster.Cluster, _, host string) {
-				request(t, c, host)
-				awaitPhase(t, c, host, maintenance.PhaseCompleted)
+				operator.Request(t, c, host)
+				operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 			},
 		},
 	} {
@@ -118,15 +119,15 @@ func TestLeavingWorksInEveryPhase(t *testing.T) {
 			c := drydock(t)
 			ns, pool := c.Namespace(t), c.Pool(t, 2)
 			host := pool.Host(0)
-			create(t, movable(c, ns, "moves", pool),
-				movable(c, ns, "soon", pool).Strategy("ShutdownAndRestartAfterEnable"),
-				movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"))
+			operator.Create(t, operator.Movable(c, ns, "moves", pool),
+				operator.Movable(c, ns, "soon", pool).Strategy("ShutdownAndRestartAfterEnable"),
+				operator.Movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"))
 			history := c.RecordNode(t, host)
 			phase.reach(t, c, ns, host)
 
 			disable(t, c, host)
 			disable(t, c, host)
-			awaitOut(t, c, host)
+			operator.AwaitOut(t, c, host)
 			audit := c.Audit(t, "drydock")
 			disable(t, c, host)
 			awaitPass(t, c, host)
@@ -143,10 +144,10 @@ func TestLeavingWorksInEveryPhase(t *testing.T) {
 				t.Errorf("evictions after leaving: %v", got)
 			}
 			for _, vm := range []string{"moves", "soon", "later"} {
-				if strategy := getVM(t, c, ns, vm).Labels[maintenance.LabelStrategy]; strategy != "Shutdown" {
-					awaitRunningOn(t, c, ns, vm, pool.Hosts...)
+				if strategy := operator.GetVM(t, c, ns, vm).Labels[maintenance.LabelStrategy]; strategy != "Shutdown" {
+					operator.AwaitRunningOn(t, c, ns, vm, pool.Hosts...)
 				}
-				awaitForgotten(t, c, ns, vm)
+				operator.AwaitForgotten(t, c, ns, vm)
 			}
 		})
 	}
@@ -159,7 +160,7 @@ func uncordon(t *testing.T, c *cluster.Cluster, node string) {
 
 func setUnschedulable(t *testing.T, c *cluster.Cluster, node string, value any) {
 	t.Helper()
-	patch(t, map[string]any{"spec": map[string]any{"unschedulable": value}}, func(ctx context.Context, raw []byte) error {
+	operator.Patch(t, map[string]any{"spec": map[string]any{"unschedulable": value}}, func(ctx context.Context, raw []byte) error {
 		_, err := c.Kube.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, raw, metav1.PatchOptions{})
 		return err
 	})
@@ -168,7 +169,7 @@ func setUnschedulable(t *testing.T, c *cluster.Cluster, node string, value any) 
 // addTaints adds taints to those that a node has.
 func addTaints(t *testing.T, c *cluster.Cluster, node string, taints ...corev1.Taint) {
 	t.Helper()
-	patch(t, map[string]any{"spec": map[string]any{"taints": append(getNode(t, c, node).Spec.Taints, taints...)}}, func(ctx context.Context, raw []byte) error {
+	operator.Patch(t, map[string]any{"spec": map[string]any{"taints": append(getNode(t, c, node).Spec.Taints, taints...)}}, func(ctx context.Context, raw []byte) error {
 		_, err := c.Kube.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, raw, metav1.PatchOptions{})
 		return err
 	})
@@ -179,10 +180,10 @@ func addTaints(t *testing.T, c *cluster.Cluster, node string, taints ...corev1.T
 func big(t *testing.T, c *cluster.Cluster, namespace, name string, pool *cluster.Pool) *cluster.VM {
 	t.Helper()
 	for _, other := range pool.Hosts[1:] {
-		annotate(t, c, other, map[string]string{"sim.drydock.dev/memory": "2Gi"})
+		operator.Annotate(t, c, other, map[string]string{"sim.drydock.dev/memory": "2Gi"})
 		c.AwaitNode(t, other, "is small", func(n *corev1.Node) bool { return n.Status.Allocatable.Memory().Value() <= 2<<30 })
 	}
-	return movable(c, namespace, name, pool).Change(func(vm *virtv1.VirtualMachine) {
+	return operator.Movable(c, namespace, name, pool).Change(func(vm *virtv1.VirtualMachine) {
 		vm.Spec.Template.Spec.Domain.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("4Gi")
 	})
 }
@@ -198,7 +199,7 @@ func awaitStuck(t *testing.T, c *cluster.Cluster, namespace, name, host string) 
 		}
 		return nil
 	})
-	awaitMessage(t, c, host, namespace+"/"+name+" has no target", "Insufficient memory")
+	operator.AwaitMessage(t, c, host, namespace+"/"+name+" has no target", "Insufficient memory")
 }
 
 // awaitWithdrawn waits until nothing asks KubeVirt to move the VM any more.

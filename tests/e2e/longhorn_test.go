@@ -14,6 +14,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // replica returns the name of a volume's replica on a host.
@@ -37,7 +38,7 @@ func replica(t *testing.T, c *cluster.Cluster, volume, host string) string {
 func health(t *testing.T, c *cluster.Cluster, volume, host, state string) {
 	t.Helper()
 	name, client := replica(t, c, volume, host), c.Longhorn.LonghornV1beta2().Replicas(longhornNamespace)
-	patch(t, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"sim.drydock.dev/state": state}}}, func(ctx context.Context, raw []byte) error {
+	operator.Patch(t, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"sim.drydock.dev/state": state}}}, func(ctx context.Context, raw []byte) error {
 		_, err := client.Patch(ctx, name, types.MergePatchType, raw, metav1.PatchOptions{})
 		return err
 	})
@@ -70,22 +71,22 @@ func TestTheLastCopyOfAVolumeInUseElsewhereRefusesMaintenance(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	create(t, on("ofvm"), on("rebuilding"), on("spread"), c.VM(ns, "here").On(host).PinnedTo(pool).Claim("here").Strategy("Shutdown"))
+	operator.Create(t, on("ofvm"), on("rebuilding"), on("spread"), c.VM(ns, "here").On(host).PinnedTo(pool).Claim("here").Strategy("Shutdown"))
 	for name, replicas := range map[string]int{"ofvm": 1, "ofpods": 1, "rebuilding": 2, "spread": 2, "here": 1} {
 		awaitHealthy(t, c, of[name], replicas)
 	}
 	health(t, c, of["rebuilding"], other, "rebuilding")
 
-	force(t, c, host) // force overrides none of these
+	operator.Force(t, c, host) // force overrides none of these
 	node := awaitRefused(t, c, host, "volume "+of["ofvm"], "VirtualMachineInstance "+ns+"/ofvm", "volume "+of["ofpods"], ns+"/web", "volume "+of["rebuilding"])
 	for _, name := range []string{"spread", "here"} {
-		if holds(maintenance.Condition(node).Message, []string{of[name]}) {
+		if operator.Holds(maintenance.Condition(node).Message, []string{of[name]}) {
 			t.Errorf("volume %s is no reason to refuse: %s", of[name], maintenance.Condition(node).Message)
 		}
 	}
 
 	health(t, c, of["rebuilding"], other, "healthy")
-	patchVM(t, c, ns, "ofvm", map[string]any{"spec": map[string]any{"runStrategy": virtv1.RunStrategyHalted}})
+	operator.PatchVM(t, c, ns, "ofvm", map[string]any{"spec": map[string]any{"runStrategy": virtv1.RunStrategyHalted}})
 	c.AwaitNoVMI(t, ns, "ofvm")
 	if err := c.Kube.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -94,9 +95,9 @@ func TestTheLastCopyOfAVolumeInUseElsewhereRefusesMaintenance(t *testing.T) {
 		v, err := c.Longhorn.LonghornV1beta2().Volumes(longhornNamespace).Get(t.Context(), of["ofpods"], metav1.GetOptions{})
 		return err == nil && v.Status.State == longhornv1.VolumeStateDetached
 	})
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	awaitMessage(t, c, host, "reboot yes, remove no", of["ofvm"], of["ofpods"])
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitMessage(t, c, host, "reboot yes, remove no", of["ofvm"], of["ofpods"])
 }
 
 // A VM whose last healthy copy is here cannot move.
@@ -106,13 +107,13 @@ func TestAVMWhoseLastCopyIsHereBlocks(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
 	sole, spread := volume(t, c, ns, "sole", host), volume(t, c, ns, "spread", host, other)
-	create(t, movable(c, ns, "sole", pool).Claim("sole"), movable(c, ns, "spread", pool).Claim("spread"))
+	operator.Create(t, operator.Movable(c, ns, "sole", pool).Claim("sole"), operator.Movable(c, ns, "spread", pool).Claim("spread"))
 	awaitHealthy(t, c, sole, 1)
 	awaitHealthy(t, c, spread, 2)
 
-	request(t, c, host)
+	operator.Request(t, c, host)
 	node := awaitRefused(t, c, host, "VM "+ns+"/sole", "the last healthy replica of its volume "+sole, "kubectl label vm")
-	if message := maintenance.Condition(node).Message; holds(message, []string{spread}) {
+	if message := maintenance.Condition(node).Message; operator.Holds(message, []string{spread}) {
 		t.Errorf("a VM that can move is named: %s", message)
 	}
 }
@@ -124,27 +125,27 @@ func TestACopyThatIsLostMeanwhileKeepsTheNodeFromBeingRebooted(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
 	data := volume(t, c, ns, "data", host, other)
-	create(t, c.VM(ns, "elsewhere").On(other).PinnedTo(pool).Claim("data"))
+	operator.Create(t, c.VM(ns, "elsewhere").On(other).PinnedTo(pool).Claim("data"))
 	awaitHealthy(t, c, data, 2)
 	held := plainPod(ns, "held", host)
 	held.Finalizers = []string{holdFinalizer}
 	t.Cleanup(func() { letGo(t, c, ns, "held") })
 	createPods(t, c, held)
 
-	request(t, c, host)
-	awaitMessage(t, c, host, "1 pod left")
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "1 pod left")
 	health(t, c, data, other, "failed")
 	letGo(t, c, ns, "held")
-	node := awaitMessage(t, c, host, "must not be taken down", data)
+	node := operator.AwaitMessage(t, c, host, "must not be taken down", data)
 	if phase := maintenance.PhaseOf(node); phase != maintenance.PhaseEvacuating {
 		t.Errorf("the node is %s and holds the last copy of a volume in use", phase)
 	}
 	health(t, c, data, other, "healthy")
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	health(t, c, data, other, "failed")
-	awaitMessage(t, c, host, "do not reboot", data)
+	operator.AwaitMessage(t, c, host, "do not reboot", data)
 	health(t, c, data, other, "healthy")
-	awaitMessage(t, c, host, "may be rebooted")
+	operator.AwaitMessage(t, c, host, "may be rebooted")
 }
 
 // instanceManager makes a pod as Longhorn runs on each of its nodes, with a budget.
@@ -176,9 +177,9 @@ func TestAHeldInstanceManagerIsExplained(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
 	sole := volume(t, c, ns, "sole", host)
-	create(t, c.VM(ns, "stopped").On(host).PinnedTo(pool).Claim("sole"))
+	operator.Create(t, c.VM(ns, "stopped").On(host).PinnedTo(pool).Claim("sole"))
 	awaitHealthy(t, c, sole, 1)
-	patchVM(t, c, ns, "stopped", map[string]any{"spec": map[string]any{"runStrategy": virtv1.RunStrategyHalted}})
+	operator.PatchVM(t, c, ns, "stopped", map[string]any{"spec": map[string]any{"runStrategy": virtv1.RunStrategyHalted}})
 	c.AwaitNoVMI(t, ns, "stopped")
 	manager := instanceManager(t, c, host, "instance-manager-"+other)
 	shares := plainPod(longhornNamespace, "share-manager-"+host, host)
@@ -186,24 +187,24 @@ func TestAHeldInstanceManagerIsExplained(t *testing.T) {
 	share := createPods(t, c, shares)[shares.Name]
 	history := c.RecordVM(t, ns, "stopped")
 
-	request(t, c, host)
+	operator.Request(t, c, host)
 	awaitPodGone(t, c, share)
-	awaitMessage(t, c, host, longhornNamespace+"/"+manager.Name, "PDB "+longhornNamespace+"/instance-manager-"+other,
+	operator.AwaitMessage(t, c, host, longhornNamespace+"/"+manager.Name, "PDB "+longhornNamespace+"/instance-manager-"+other,
 		"volume "+sole, replica(t, c, sole, host), "node-drain-policy")
 	// Longhorn's policy lets it go.
 	if err := c.Kube.PolicyV1().PodDisruptionBudgets(longhornNamespace).Delete(t.Context(), "instance-manager-"+other, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	awaitPodGone(t, c, manager)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	awaitMessage(t, c, host, sole+": reboot yes, remove no")
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitMessage(t, c, host, sole+": reboot yes, remove no")
 	// Longhorn starts it again, on a node that it chooses itself.
 	createPods(t, c, plainPod(longhornNamespace, manager.Name, host))
 	awaitPass(t, c, host)
 	if phase := maintenance.PhaseOf(getNode(t, c, host)); phase != maintenance.PhaseCompleted {
 		t.Errorf("the instance manager is back, and the node is %s", phase)
 	}
-	never(t, "the stopped VM was touched", versionsTo(t, history, getVM(t, c, ns, "stopped")), func(vm *virtv1.VirtualMachine) bool {
-		return !halted(vm) || hasMarker(vm)
+	never(t, "the stopped VM was touched", versionsTo(t, history, operator.GetVM(t, c, ns, "stopped")), func(vm *virtv1.VirtualMachine) bool {
+		return !halted(vm) || operator.HasMarker(vm)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 const migrationSeconds = "sim.drydock.dev/migration-seconds"
@@ -31,33 +32,33 @@ func TestVMsThatNoNodeTakesLetTheOthersPass(t *testing.T) {
 	hopeless, movers := []string{"a", "b"}, []string{"c", "d", "e", "f"}
 	var vms []*cluster.VM
 	for _, name := range hopeless {
-		vms = append(vms, movable(c, ns, name, pool).Change(big))
+		vms = append(vms, operator.Movable(c, ns, name, pool).Change(big))
 	}
 	for _, name := range movers {
-		vms = append(vms, movable(c, ns, name, pool).Annotate(migrationSeconds, "0.3"))
+		vms = append(vms, operator.Movable(c, ns, name, pool).Annotate(migrationSeconds, "0.3"))
 	}
-	create(t, vms...)
+	operator.Create(t, vms...)
 	histories := map[string]*cluster.History[*virtv1.VirtualMachine]{}
 	for _, name := range hopeless {
 		histories[name] = c.RecordVM(t, ns, name)
 	}
 
-	request(t, c, host)
+	operator.Request(t, c, host)
 	for _, name := range movers {
-		awaitRunningOn(t, c, ns, name, small)
+		operator.AwaitRunningOn(t, c, ns, name, small)
 	}
-	awaitMessage(t, c, host, ns+"/a", ns+"/b", "Insufficient memory")
+	operator.AwaitMessage(t, c, host, ns+"/a", ns+"/b", "Insufficient memory")
 
-	leave(t, c, host)
-	if node := awaitOut(t, c, host); node.Spec.Unschedulable {
+	operator.Leave(t, c, host)
+	if node := operator.AwaitOut(t, c, host); node.Spec.Unschedulable {
 		t.Error("the node has left maintenance and is still cordoned")
 	}
 	for _, name := range hopeless {
-		vmi := awaitRunningOn(t, c, ns, name, host)
+		vmi := operator.AwaitRunningOn(t, c, ns, name, host)
 		if vmi.Status.EvacuationNodeName != "" {
 			t.Errorf("%s is still marked for the evacuation of %s", name, vmi.Status.EvacuationNodeName)
 		}
-		never(t, name+" was stopped", versionsTo(t, histories[name], getVM(t, c, ns, name)), halted)
+		never(t, name+" was stopped", versionsTo(t, histories[name], operator.GetVM(t, c, ns, name)), halted)
 	}
 }
 
@@ -68,13 +69,13 @@ func TestVMsThatWaitForASlotAreToldAndByWhomItIsHeld(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t,
-		movable(c, ns, "a", pool).Annotate(migrationSeconds, "never"),
-		movable(c, ns, "b", pool).Annotate(migrationSeconds, "never"),
-		movable(c, ns, "c", pool), movable(c, ns, "d", pool))
+	operator.Create(t,
+		operator.Movable(c, ns, "a", pool).Annotate(migrationSeconds, "never"),
+		operator.Movable(c, ns, "b", pool).Annotate(migrationSeconds, "never"),
+		operator.Movable(c, ns, "c", pool), operator.Movable(c, ns, "d", pool))
 
-	request(t, c, host)
-	awaitMessage(t, c, host, "4 of 4 VMs left", "2 migrating", "2 waiting")
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "4 of 4 VMs left", "2 migrating", "2 waiting")
 	node := c.AwaitNode(t, host, "a report that names who waits for a slot", func(n *corev1.Node) bool {
 		return strings.Count(n.Annotations[maintenance.AnnotationProgress], "is waiting for a migration slot") == 2
 	})
@@ -85,11 +86,11 @@ func TestVMsThatWaitForASlotAreToldAndByWhomItIsHeld(t *testing.T) {
 	}
 	// The obstacle goes away: all of them follow.
 	for _, name := range []string{"a", "b"} {
-		annotateVMI(t, c, ns, name, map[string]string{migrationSeconds: "0.2"})
+		operator.AnnotateVMI(t, c, ns, name, map[string]string{migrationSeconds: "0.2"})
 	}
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, name := range []string{"a", "b", "c", "d"} {
-		awaitRunningOn(t, c, ns, name, other)
+		operator.AwaitRunningOn(t, c, ns, name, other)
 	}
 }
 
@@ -104,10 +105,10 @@ func TestAFailedMigrationIsToldAndTriedAgain(t *testing.T) {
 		return vm.Annotate(migrationSeconds, "0.2").Annotate("sim.drydock.dev/migration-failures", times).
 			Annotate("sim.drydock.dev/migration-failure-reason", "the link went down")
 	}
-	create(t,
-		failing(movable(c, ns, "kubevirts", pool), "1"),
+	operator.Create(t,
+		failing(operator.Movable(c, ns, "kubevirts", pool), "1"),
 		failing(c.VM(ns, "drydocks").On(host).PinnedTo(pool), "1"),
-		movable(c, ns, "healthy", pool))
+		operator.Movable(c, ns, "healthy", pool))
 	names := []string{"kubevirts", "drydocks", "healthy"}
 	first, histories := map[string]*virtv1.VirtualMachineInstance{}, map[string]*cluster.History[*virtv1.VirtualMachine]{}
 	for _, name := range names {
@@ -115,18 +116,18 @@ func TestAFailedMigrationIsToldAndTriedAgain(t *testing.T) {
 	}
 	history := c.RecordNode(t, host)
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, name := range names {
-		if vmi := awaitRunningOn(t, c, ns, name, other); vmi.UID != first[name].UID {
+		if vmi := operator.AwaitRunningOn(t, c, ns, name, other); vmi.UID != first[name].UID {
 			t.Errorf("%s was restarted", name)
 		}
-		never(t, name+" was stopped", versionsTo(t, histories[name], getVM(t, c, ns, name)), halted)
+		never(t, name+" was stopped", versionsTo(t, histories[name], operator.GetVM(t, c, ns, name)), halted)
 	}
 	for _, name := range []string{"kubevirts", "drydocks"} {
 		if !slices.ContainsFunc(history.Versions(), func(n *corev1.Node) bool {
 			condition := maintenance.Condition(n)
-			return condition != nil && holds(condition.Message, []string{ns + "/" + name, "migration failed", "the link went down"})
+			return condition != nil && operator.Holds(condition.Message, []string{ns + "/" + name, "migration failed", "the link went down"})
 		}) {
 			t.Errorf("it was never said that the migration of %s had failed, and why", name)
 		}
@@ -143,7 +144,7 @@ func TestAVMIsNotStoppedWhileAUserMigratesIt(t *testing.T) {
 	slow := func(name string) *cluster.VM {
 		return c.VM(ns, name).On(host).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyLiveMigrate).Annotate(migrationSeconds, "never")
 	}
-	create(t,
+	operator.Create(t,
 		slow("escapes").Strategy("ShutdownAndRestartAfterDisable"),
 		slow("fails").Strategy("ShutdownAndRestartAfterEnable").Annotate("sim.drydock.dev/migration-failures", "1"))
 	first := getVMI(t, c, ns, "escapes")
@@ -155,18 +156,18 @@ func TestAVMIsNotStoppedWhileAUserMigratesIt(t *testing.T) {
 	mark := c.Audit(t, "drydock")
 	history := c.RecordNode(t, host)
 
-	request(t, c, host)
-	awaitMessage(t, c, host, ns+"/escapes is waiting for migration "+byHand["escapes"], ns+"/fails is waiting for migration "+byHand["fails"])
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, ns+"/escapes is waiting for migration "+byHand["escapes"], ns+"/fails is waiting for migration "+byHand["fails"])
 	for name := range byHand {
-		annotateVMI(t, c, ns, name, map[string]string{migrationSeconds: "0.1"})
+		operator.AnnotateVMI(t, c, ns, name, map[string]string{migrationSeconds: "0.1"})
 	}
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	if vmi := awaitRunningOn(t, c, ns, "escapes", other); vmi.UID != first.UID {
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	if vmi := operator.AwaitRunningOn(t, c, ns, "escapes", other); vmi.UID != first.UID {
 		t.Error("the VM that got away was restarted")
 	}
-	never(t, "the VM that got away was stopped", versionsTo(t, escapes, getVM(t, c, ns, "escapes")), halted)
-	awaitRunningOn(t, c, ns, "fails", other)
-	if ways := runs(versionsTo(t, fails, awaitForgotten(t, c, ns, "fails"))); len(ways) != 3 {
+	never(t, "the VM that got away was stopped", versionsTo(t, escapes, operator.GetVM(t, c, ns, "escapes")), halted)
+	operator.AwaitRunningOn(t, c, ns, "fails", other)
+	if ways := runs(versionsTo(t, fails, operator.AwaitForgotten(t, c, ns, "fails"))); len(ways) != 3 {
 		t.Errorf("the VM whose migration failed has had run strategies %q, want a stop and a start", ways)
 	}
 	for name, migration := range byHand {
@@ -192,16 +193,16 @@ func TestAMigrationTowardsTheNodeIsAwaitedAndTheVMMovesOn(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t, c.VM(ns, "comes").On(other).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyLiveMigrate).Annotate(migrationSeconds, "never"))
+	operator.Create(t, c.VM(ns, "comes").On(other).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyLiveMigrate).Annotate(migrationSeconds, "never"))
 	first := getVMI(t, c, ns, "comes")
 	vmis := c.RecordVMI(t, ns, "comes")
 	migration := migrate(t, c, ns, "comes")
 
-	request(t, c, host)
-	awaitMessage(t, c, host, "1 migrating in")
-	annotateVMI(t, c, ns, "comes", map[string]string{migrationSeconds: "0.1"})
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	now := awaitRunningOn(t, c, ns, "comes", other)
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "1 migrating in")
+	operator.AnnotateVMI(t, c, ns, "comes", map[string]string{migrationSeconds: "0.1"})
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	now := operator.AwaitRunningOn(t, c, ns, "comes", other)
 	if now.UID != first.UID {
 		t.Error("the VM was restarted")
 	}
@@ -223,8 +224,8 @@ func TestAUsersMigrationAwayFromTheNodeIsLeftAlone(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
 	names := []string{"evictable", "plain"}
-	create(t,
-		movable(c, ns, "evictable", pool).Annotate(migrationSeconds, "never"),
+	operator.Create(t,
+		operator.Movable(c, ns, "evictable", pool).Annotate(migrationSeconds, "never"),
 		c.VM(ns, "plain").On(host).PinnedTo(pool).Annotate(migrationSeconds, "never"))
 	byHand := map[string]string{}
 	for _, name := range names {
@@ -232,14 +233,14 @@ func TestAUsersMigrationAwayFromTheNodeIsLeftAlone(t *testing.T) {
 	}
 	mark := c.Audit(t, "drydock")
 
-	request(t, c, host)
-	awaitMessage(t, c, host, "2 of 2 VMs left: 2 migrating")
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "2 of 2 VMs left: 2 migrating")
 	for _, name := range names {
-		annotateVMI(t, c, ns, name, map[string]string{migrationSeconds: "0.1"})
+		operator.AnnotateVMI(t, c, ns, name, map[string]string{migrationSeconds: "0.1"})
 	}
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, name := range names {
-		awaitRunningOn(t, c, ns, name, other)
+		operator.AwaitRunningOn(t, c, ns, name, other)
 		if list := migrationsOf(t, c, ns, name); len(list) != 1 || list[0].Name != byHand[name] || list[0].Status.Phase != virtv1.MigrationSucceeded {
 			t.Errorf("%s has %d migrations, want the user's alone, succeeded", name, len(list))
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // launcherOf is the name of the one launcher pod of a VM that has not ended.
@@ -77,7 +78,7 @@ func migrate(t *testing.T, c *cluster.Cluster, namespace, vmi string) string {
 // and checks that nothing was changed.
 func awaitRefused(t *testing.T, c *cluster.Cluster, node string, texts ...string) *corev1.Node {
 	t.Helper()
-	refused := awaitMessage(t, c, node, append([]string{"refused"}, texts...)...)
+	refused := operator.AwaitMessage(t, c, node, append([]string{"refused"}, texts...)...)
 	condition := maintenance.Condition(refused)
 	if condition.Status != corev1.ConditionFalse || condition.Reason != string(maintenance.PhaseError) {
 		t.Errorf("the condition of the refused request is %s/%s, want Error/False", condition.Reason, condition.Status)
@@ -128,7 +129,7 @@ func repel(t *testing.T, c *cluster.Cluster, node string, effect corev1.TaintEff
 func taintAs(t *testing.T, c *cluster.Cluster, node, key string, effect corev1.TaintEffect) {
 	t.Helper()
 	taints := []corev1.Taint{{Key: key, Value: "true", Effect: effect}}
-	patch(t, map[string]any{"spec": map[string]any{"taints": taints}}, func(ctx context.Context, raw []byte) error {
+	operator.Patch(t, map[string]any{"spec": map[string]any{"taints": taints}}, func(ctx context.Context, raw []byte) error {
 		_, err := c.Kube.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, raw, metav1.PatchOptions{})
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // onlyOn is a pod template that the scheduler brings to one host.
@@ -81,8 +82,8 @@ func TestADrainTakesTheRightPods(t *testing.T) {
 	}
 	mark := c.Audit(t, "drydock")
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, pod := range goes {
 		awaitPodGone(t, c, pod)
 	}
@@ -123,10 +124,10 @@ func TestVMIsThatHaveEndedDoNotHoldTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	for name, uid := range first {
 		if vmi := getVMI(t, c, ns, name); vmi.UID != uid {
 			t.Errorf("%s had ended, and was started again", name)
@@ -160,28 +161,28 @@ func TestAPodThatIsTerminatingIsWaitedFor(t *testing.T) {
 		t.Cleanup(func() { letGo(t, c, pod.Namespace, pod.Name) })
 	}
 	createPods(t, c, polite, dying, plainPod(ns, "other", host))
-	create(t, c.VM(ending, "vm").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable"))
+	operator.Create(t, c.VM(ending, "vm").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable"))
 	if err := c.Kube.CoreV1().Namespaces().Delete(t.Context(), ending, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	awaitPod(t, c, ending, "dying", func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 
-	request(t, c, host)
+	operator.Request(t, c, host)
 	pod := awaitPod(t, c, ns, "polite", func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	if grace := pod.DeletionGracePeriodSeconds; grace == nil || *grace != 5 {
 		t.Errorf("the pod was evicted with a grace period of %v, its own is 5 s", grace)
 	}
-	awaitPhase(t, c, host, maintenance.PhaseEvacuating)
-	awaitMessage(t, c, host, "2 pods left")
+	operator.AwaitPhase(t, c, host, maintenance.PhaseEvacuating)
+	operator.AwaitMessage(t, c, host, "2 pods left")
 	letGo(t, c, ending, "dying")
-	awaitMessage(t, c, host, "1 pod left")
+	operator.AwaitMessage(t, c, host, "1 pod left")
 	if phase := maintenance.PhaseOf(getNode(t, c, host)); phase != maintenance.PhaseEvacuating {
 		t.Errorf("the node is %s while a pod is terminating", phase)
 	}
 	letGo(t, c, ns, "polite")
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 }
 
 // A pod that tolerates everything comes back to the node at once. That is noted, and
@@ -205,8 +206,8 @@ func TestAPodThatComesBackIsNotChased(t *testing.T) {
 	first := awaitPodOf(t, c, ns, "pod=clingy", host, podIsReady)
 	mark := c.Audit(t, "drydock")
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	again := awaitPodOf(t, c, ns, "pod=clingy", host, podIsReady)
 	if again.UID == first.UID {
 		t.Error("the pod was not evicted at all")
@@ -214,5 +215,5 @@ func TestAPodThatComesBackIsNotChased(t *testing.T) {
 	if n := len(evictions(t, mark, ns)); n != 1 {
 		t.Errorf("%d evictions were sent for a pod that comes back, want one", n)
 	}
-	awaitEvent(t, c, "Node", "", host, "MaintenanceCompleted", ns+"/"+again.Name)
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceCompleted", ns+"/"+again.Name)
 }

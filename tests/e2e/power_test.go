@@ -9,12 +9,13 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // power pulls the plug of a host, or puts it back, and waits until the cluster knows.
 func power(t *testing.T, c *cluster.Cluster, host string, on bool) {
 	t.Helper()
-	annotate(t, c, host, map[string]string{"sim.drydock.dev/power": map[bool]string{true: "on", false: "off"}[on]})
+	operator.Annotate(t, c, host, map[string]string{"sim.drydock.dev/power": map[bool]string{true: "on", false: "off"}[on]})
 	c.AwaitNode(t, host, map[bool]string{true: "ready", false: "not ready"}[on], func(n *corev1.Node) bool {
 		return slices.ContainsFunc(n.Status.Conditions, func(condition corev1.NodeCondition) bool {
 			return condition.Type == corev1.NodeReady && (condition.Status == corev1.ConditionTrue) == on
@@ -30,8 +31,8 @@ func TestANodeThatDiesWhileItDrains(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t,
-		movable(c, ns, "moving", pool).Annotate(migrationSeconds, "never"),
+	operator.Create(t,
+		operator.Movable(c, ns, "moving", pool).Annotate(migrationSeconds, "never"),
 		c.VM(ns, "later").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable").Annotate("sim.drydock.dev/shutdown-seconds", "never"),
 		c.VM(ns, "soon").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterEnable").Annotate("sim.drydock.dev/shutdown-seconds", "never"))
 	slow := plainPod(ns, "slow", host)
@@ -43,13 +44,13 @@ func TestANodeThatDiesWhileItDrains(t *testing.T) {
 		vmis[name] = c.RecordVMI(t, ns, name)
 	}
 
-	request(t, c, host)
-	awaitMessage(t, c, host, "2 shutting down", "1 pod left")
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "2 shutting down", "1 pod left")
 	power(t, c, host, false)
-	awaitMessage(t, c, host, "not Ready", "may still be running there", "3 of 3 VMs left")
+	operator.AwaitMessage(t, c, host, "not Ready", "may still be running there", "3 of 3 VMs left")
 	node := c.AwaitNode(t, host, "the hanging pod is not waited for any more", func(n *corev1.Node) bool {
 		condition := maintenance.Condition(n)
-		return condition != nil && !holds(condition.Message, []string{"pods left"}) && !holds(condition.Message, []string{"pod left"})
+		return condition != nil && !operator.Holds(condition.Message, []string{"pods left"}) && !operator.Holds(condition.Message, []string{"pod left"})
 	})
 	if phase := maintenance.PhaseOf(node); phase == maintenance.PhaseCompleted {
 		t.Error("the node is Completed, and its VMs may still be running there")
@@ -61,15 +62,15 @@ func TestANodeThatDiesWhileItDrains(t *testing.T) {
 	}
 
 	power(t, c, host, true)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	awaitRunningOn(t, c, ns, "soon", other)
-	awaitRunningOn(t, c, ns, "moving", other)
-	if vm := getVM(t, c, ns, "later"); !halted(vm) {
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitRunningOn(t, c, ns, "soon", other)
+	operator.AwaitRunningOn(t, c, ns, "moving", other)
+	if vm := operator.GetVM(t, c, ns, "later"); !halted(vm) {
 		t.Errorf("the VM that waits for leaving is %s", runStrategy(vm))
 	}
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	awaitRunningOn(t, c, ns, "later", host, other)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	operator.AwaitRunningOn(t, c, ns, "later", host, other)
 	for name, history := range vmis {
 		if n := len(instances(history.Versions())); n > 2 {
 			t.Errorf("%s has had %d VMIs", name, n)
@@ -92,21 +93,21 @@ func TestAVMIsNotStartedWhileItsNodeMayStillRunIt(t *testing.T) {
 			c := drydock(t)
 			ns, pool := c.Namespace(t), c.Pool(t, 2)
 			host, other := pool.Host(0), pool.Host(1)
-			create(t, c.VM(ns, "later").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable"))
-			request(t, c, host)
-			awaitPhase(t, c, host, maintenance.PhaseCompleted)
+			operator.Create(t, c.VM(ns, "later").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable"))
+			operator.Request(t, c, host)
+			operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 			c.AwaitNoVMI(t, ns, "later")
 			power(t, c, host, false)
 
-			leave(t, c, host)
-			awaitOut(t, c, host)
-			awaitEvent(t, c, "VirtualMachine", ns, "later", "MaintenanceStartWaiting", host, "not Ready", "may still run it")
-			if vm := getVM(t, c, ns, "later"); !halted(vm) || marker(vm) != host {
-				t.Errorf("the VM should wait for the node: it is %s with marker %q", runStrategy(vm), marker(vm))
+			operator.Leave(t, c, host)
+			operator.AwaitOut(t, c, host)
+			operator.AwaitEvent(t, c, "VirtualMachine", ns, "later", "MaintenanceStartWaiting", host, "not Ready", "may still run it")
+			if vm := operator.GetVM(t, c, ns, "later"); !halted(vm) || operator.Marker(vm) != host {
+				t.Errorf("the VM should wait for the node: it is %s with marker %q", runStrategy(vm), operator.Marker(vm))
 			}
 			back(t, c, host)
-			awaitRunningOn(t, c, ns, "later", host, other)
-			awaitForgotten(t, c, ns, "later")
+			operator.AwaitRunningOn(t, c, ns, "later", host, other)
+			operator.AwaitForgotten(t, c, ns, "later")
 		})
 	}
 }
@@ -118,18 +119,18 @@ func TestADeadNodeIsRefusedUnlessForced(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	create(t, movable(c, ns, "a", pool), c.VM(ns, "b").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable"))
+	operator.Create(t, operator.Movable(c, ns, "a", pool), c.VM(ns, "b").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable"))
 	vmis := c.RecordVMI(t, ns, "b")
 	power(t, c, host, false)
 
-	request(t, c, host)
+	operator.Request(t, c, host)
 	awaitRefused(t, c, host, "not Ready", "may still be running there")
-	force(t, c, host)
-	awaitMessage(t, c, host, "2 of 2 VMs left", "not Ready", "may still be running there")
+	operator.Force(t, c, host)
+	operator.AwaitMessage(t, c, host, "2 of 2 VMs left", "not Ready", "may still be running there")
 	if n := len(instances(vmis.Versions())); n != 1 {
 		t.Errorf("the VM on the dead node has had %d VMIs", n)
 	}
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	power(t, c, host, true)
 }

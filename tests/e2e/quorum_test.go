@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
+
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // The control plane's own hosts, cp1 to cp3, belong to this test alone: no other
@@ -31,7 +33,7 @@ func TestTheControlPlaneKeepsItsQuorum(t *testing.T) {
 	// Asked in the same instant, one passes and one is refused.
 	var asking sync.WaitGroup
 	for _, node := range []string{"cp1", "cp2"} {
-		asking.Go(func() { request(t, c, node) })
+		asking.Go(func() { operator.Request(t, c, node) })
 	}
 	asking.Wait()
 	in, out := "cp1", "cp2"
@@ -40,40 +42,40 @@ func TestTheControlPlaneKeepsItsQuorum(t *testing.T) {
 		in, out = out, in
 	}
 	message := awaitRefusal(t, c, out, "1 of 3", "2 are needed for quorum", in+" (in maintenance)")
-	awaitPhase(t, c, in, maintenance.PhaseCompleted)
+	operator.AwaitPhase(t, c, in, maintenance.PhaseCompleted)
 
 	// Force does not override it, and says the same. The old reason stands until then.
-	force(t, c, out)
-	awaitEvent(t, c, "Node", "", out, "MaintenanceRequested", "with force")
+	operator.Force(t, c, out)
+	operator.AwaitEvent(t, c, "Node", "", out, "MaintenanceRequested", "with force")
 	if forced := awaitRefusal(t, c, out); forced != message {
 		t.Errorf("with force the reason is %q, without it was %q", forced, message)
 	}
-	request(t, c, "cp3")
+	operator.Request(t, c, "cp3")
 	awaitRefusal(t, c, "cp3", in+" (in maintenance)")
 
 	// One that has left counts again, and a member that is down does not.
-	leave(t, c, in)
-	awaitOut(t, c, in)
-	annotate(t, c, "cp3", map[string]string{"sim.drydock.dev/power": "off"})
+	operator.Leave(t, c, in)
+	operator.AwaitOut(t, c, in)
+	operator.Annotate(t, c, "cp3", map[string]string{"sim.drydock.dev/power": "off"})
 	c.AwaitNode(t, "cp3", "not Ready", func(n *corev1.Node) bool { return !ready(n) })
-	request(t, c, out)
+	operator.Request(t, c, out)
 	awaitRefusal(t, c, out, "cp3 (not Ready)")
 	// To take the dead one out of service costs no quorum.
-	request(t, c, "cp3")
+	operator.Request(t, c, "cp3")
 	unforced := awaitRefusal(t, c, "cp3", "is not Ready", "force overrides this")
 	if strings.Contains(unforced, "quorum") {
 		t.Errorf("a member that is down is refused for quorum: %s", unforced)
 	}
-	force(t, c, "cp3")
+	operator.Force(t, c, "cp3")
 	c.AwaitNode(t, "cp3", "engaged", maintenance.Engaged)
-	leave(t, c, "cp3")
-	awaitOut(t, c, "cp3")
-	annotate(t, c, "cp3", map[string]string{"sim.drydock.dev/power": ""})
+	operator.Leave(t, c, "cp3")
+	operator.AwaitOut(t, c, "cp3")
+	operator.Annotate(t, c, "cp3", map[string]string{"sim.drydock.dev/power": ""})
 	c.AwaitNode(t, "cp3", "Ready again", ready)
-	request(t, c, out)
-	awaitPhase(t, c, out, maintenance.PhaseCompleted)
-	leave(t, c, out)
-	awaitOut(t, c, out)
+	operator.Request(t, c, out)
+	operator.AwaitPhase(t, c, out, maintenance.PhaseCompleted)
+	operator.Leave(t, c, out)
+	operator.AwaitOut(t, c, out)
 }
 
 // A worker carries nothing of the quorum.
@@ -82,10 +84,10 @@ func TestAWorkerIsNoMatterOfQuorum(t *testing.T) {
 	c := drydock(t)
 	pool := c.Pool(t, 3)
 	for _, host := range pool.Hosts {
-		request(t, c, host)
+		operator.Request(t, c, host)
 	}
 	for _, host := range pool.Hosts {
-		awaitPhase(t, c, host, maintenance.PhaseCompleted)
+		operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	}
 }
 

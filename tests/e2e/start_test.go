@@ -11,6 +11,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // closed keeps new VMIs out of a namespace until it is opened.
@@ -48,32 +49,32 @@ func TestAVMThatCannotStartHoldsBackNobody(t *testing.T) {
 	for range 3 {
 		ns := c.Namespace(t)
 		spaces = append(spaces, ns)
-		create(t,
+		operator.Create(t,
 			c.VM(ns, "soon").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterEnable"),
 			c.VM(ns, "later").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable").RunStrategy(virtv1.RunStrategyRerunOnFailure))
 	}
 	open := closed(t, c, spaces[1])
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, ns := range []string{spaces[0], spaces[2]} {
-		awaitRunningOn(t, c, ns, "soon", other)
+		operator.AwaitRunningOn(t, c, ns, "soon", other)
 	}
-	awaitMessage(t, c, host, "not started yet: "+spaces[1]+"/soon")
+	operator.AwaitMessage(t, c, host, "not started yet: "+spaces[1]+"/soon")
 
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	for _, ns := range []string{spaces[0], spaces[2]} {
-		awaitRunningOn(t, c, ns, "later", host, other)
+		operator.AwaitRunningOn(t, c, ns, "later", host, other)
 	}
 	// Nobody would hear of these two from the node any more.
 	for _, name := range []string{"soon", "later"} {
-		awaitEvent(t, c, "VirtualMachine", spaces[1], name, "MaintenanceStartWaiting", "not started yet")
+		operator.AwaitEvent(t, c, "VirtualMachine", spaces[1], name, "MaintenanceStartWaiting", "not started yet")
 	}
 	open()
 	for _, name := range []string{"soon", "later"} {
-		awaitRunningOn(t, c, spaces[1], name, host, other)
-		awaitForgotten(t, c, spaces[1], name)
+		operator.AwaitRunningOn(t, c, spaces[1], name, host, other)
+		operator.AwaitForgotten(t, c, spaces[1], name)
 	}
 }
 
@@ -88,7 +89,7 @@ func TestAVMThatOnlyThisNodeCanHostIsStartedOnLeaving(t *testing.T) {
 		return c.VM(ns, name).On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterEnable")
 	}
 	sole, spread := volume(t, c, ns, "sole", host), volume(t, c, ns, "spread", host, other)
-	create(t,
+	operator.Create(t,
 		with("bound").Change(func(vm *virtv1.VirtualMachine) {
 			vm.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
 		}),
@@ -96,22 +97,22 @@ func TestAVMThatOnlyThisNodeCanHostIsStartedOnLeaving(t *testing.T) {
 	awaitHealthy(t, c, sole, 1)
 	awaitHealthy(t, c, spread, 2)
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, name := range []string{"spread", "free"} {
-		awaitRunningOn(t, c, ns, name, other)
+		operator.AwaitRunningOn(t, c, ns, name, other)
 	}
-	awaitMessage(t, c, host, ns+"/bound", ns+"/sole", "started on leaving", fmt.Sprintf("the only healthy copy of %s: reboot yes, remove no", sole))
+	operator.AwaitMessage(t, c, host, ns+"/bound", ns+"/sole", "started on leaving", fmt.Sprintf("the only healthy copy of %s: reboot yes, remove no", sole))
 	for _, name := range []string{"bound", "sole"} {
-		if vm := getVM(t, c, ns, name); !halted(vm) || marker(vm) != host {
-			t.Errorf("%s should wait for the node: it is %s with marker %q", name, runStrategy(vm), marker(vm))
+		if vm := operator.GetVM(t, c, ns, name); !halted(vm) || operator.Marker(vm) != host {
+			t.Errorf("%s should wait for the node: it is %s with marker %q", name, runStrategy(vm), operator.Marker(vm))
 		}
 	}
 
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	for _, name := range []string{"bound", "sole"} {
-		awaitRunningOn(t, c, ns, name, host, other)
-		awaitForgotten(t, c, ns, name)
+		operator.AwaitRunningOn(t, c, ns, name, host, other)
+		operator.AwaitForgotten(t, c, ns, name)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
+
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // The whole way in and out, with a VM of each kind: what the demo shows.
@@ -26,8 +28,8 @@ func TestANodeGoesIntoMaintenanceAndComesBack(t *testing.T) {
 	}
 	history := c.RecordNode(t, host)
 
-	request(t, c, host)
-	node := awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	node := operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	if !node.Spec.Unschedulable {
 		t.Error("the node is completed and not cordoned")
 	}
@@ -35,7 +37,7 @@ func TestANodeGoesIntoMaintenanceAndComesBack(t *testing.T) {
 		t.Errorf("maintain-status is %q, want %q", got, maintenance.StatusCompleted)
 	}
 	for _, name := range []string{"plain", "moves", "soon"} {
-		awaitRunningOn(t, c, ns, name, other)
+		operator.AwaitRunningOn(t, c, ns, name, other)
 	}
 	for _, name := range []string{"off", "later"} {
 		c.AwaitNoVMI(t, ns, name)
@@ -56,14 +58,14 @@ func TestANodeGoesIntoMaintenanceAndComesBack(t *testing.T) {
 		t.Errorf("the node went through %v, want %v", phases, want)
 	}
 
-	leave(t, c, host)
-	if node := awaitOut(t, c, host); node.Spec.Unschedulable {
+	operator.Leave(t, c, host)
+	if node := operator.AwaitOut(t, c, host); node.Spec.Unschedulable {
 		t.Error("the node has left maintenance and is still cordoned")
 	}
-	awaitRunningOn(t, c, ns, "later", host, other)
-	awaitForgotten(t, c, ns, "later")
+	operator.AwaitRunningOn(t, c, ns, "later", host, other)
+	operator.AwaitForgotten(t, c, ns, "later")
 	c.AwaitNoVMI(t, ns, "off")
-	vm := awaitForgotten(t, c, ns, "off")
+	vm := operator.AwaitForgotten(t, c, ns, "off")
 	if vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy != virtv1.RunStrategyHalted {
 		t.Errorf("the VM that its owner shuts down has run strategy %v", vm.Spec.RunStrategy)
 	}

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
+
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // Only "true" asks for something. What else is written there is answered, and empties
@@ -31,13 +33,13 @@ func TestAValueThatIsNotTrueAsksForNothingAndIsAnswered(t *testing.T) {
 			c := drydock(t)
 			host := c.Pool(t, 2).Host(0)
 			history := c.RecordNode(t, host)
-			annotate(t, c, host, map[string]string{test.key: test.value})
+			operator.Annotate(t, c, host, map[string]string{test.key: test.value})
 			if test.asks {
-				awaitPhase(t, c, host, maintenance.PhaseCompleted)
+				operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 				return
 			}
-			awaitEvent(t, c, "Node", "", host, "MaintenanceRequestInvalid", test.key, `"`+test.value+`"`)
-			annotate(t, c, host, map[string]string{"test.drydock.dev/touched": "true"})
+			operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceRequestInvalid", test.key, `"`+test.value+`"`)
+			operator.Annotate(t, c, host, map[string]string{"test.drydock.dev/touched": "true"})
 			node := c.AwaitNode(t, host, "touched", func(n *corev1.Node) bool { return n.Annotations["test.drydock.dev/touched"] != "" })
 			if got := node.Annotations[test.key]; got != test.value {
 				t.Errorf("the annotation is %q, want it left as it was written", got)
@@ -60,10 +62,10 @@ func TestAnUnknownStrategyIsToldAlsoWhenAWriteFails(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	create(t, movable(c, ns, "a", pool).Strategy("Nonsense"))
+	operator.Create(t, operator.Movable(c, ns, "a", pool).Strategy("Nonsense"))
 	release := holdBefore(t, c, host, maintenance.PhaseDraining)
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseValidating)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseValidating)
 	c.Eventually(t, "the manager has tried", func(context.Context) error {
 		if log := shared.manager.Log(); !strings.Contains(log, host) || !strings.Contains(log, "refused by a test") {
 			return errors.New("it has not")
@@ -71,6 +73,6 @@ func TestAnUnknownStrategyIsToldAlsoWhenAWriteFails(t *testing.T) {
 		return nil
 	})
 	release()
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	awaitEvent(t, c, "VirtualMachine", ns, "a", "MaintenanceStrategyUnknown")
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitEvent(t, c, "VirtualMachine", ns, "a", "MaintenanceStrategyUnknown")
 }

@@ -9,6 +9,8 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
+
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // A guest that ignores the power button has the time that its owner gave it, and stays
@@ -19,16 +21,16 @@ func TestAGuestThatIgnoresThePowerButtonHasItsOwnGracePeriod(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
 	grace := int64(6)
-	create(t, c.VM(ns, "deaf").On(host).PinnedTo(pool).RunStrategy(virtv1.RunStrategyRerunOnFailure).Strategy("Shutdown").
+	operator.Create(t, c.VM(ns, "deaf").On(host).PinnedTo(pool).RunStrategy(virtv1.RunStrategyRerunOnFailure).Strategy("Shutdown").
 		Annotate("sim.drydock.dev/shutdown-seconds", "never").
 		Change(func(vm *virtv1.VirtualMachine) { vm.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace }))
 	launcher := launcherOf(t, c, ns, "deaf")
 	vmis := c.RecordVMI(t, ns, "deaf")
 	mark := c.Audit(t, "drydock")
 
-	request(t, c, host)
-	awaitMessage(t, c, host, "1 of 1 VMs left", "1 shutting down (up to 6 s)")
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "1 of 1 VMs left", "1 shutting down (up to 6 s)")
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	c.AwaitNoVMI(t, ns, "deaf")
 	// Destroyed at the end of its own time it is Failed; with none it would be Succeeded.
 	if !slices.ContainsFunc(vmis.Versions(), func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.Phase == virtv1.Failed }) {
@@ -37,9 +39,9 @@ func TestAGuestThatIgnoresThePowerButtonHasItsOwnGracePeriod(t *testing.T) {
 	for _, r := range evictionsOf(mark.Requests(t), ns, launcher) {
 		t.Errorf("the launcher of a VM that is shutting down: %s", r)
 	}
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	if vm := getVM(t, c, ns, "deaf"); !halted(vm) || len(instances(vmis.Versions())) != 1 {
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	if vm := operator.GetVM(t, c, ns, "deaf"); !halted(vm) || len(instances(vmis.Versions())) != 1 {
 		t.Errorf("the VM should stay off: it is %s, %d VMIs", runStrategy(vm), len(instances(vmis.Versions())))
 	}
 }
@@ -52,8 +54,8 @@ func TestAPausedVMMovesPausedAndAStoppedOneRunsAgain(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
 	grace := int64(1)
-	create(t,
-		movable(c, ns, "moves", pool).Annotate(migrationSeconds, "0.2"),
+	operator.Create(t,
+		operator.Movable(c, ns, "moves", pool).Annotate(migrationSeconds, "0.2"),
 		c.VM(ns, "plain").On(host).PinnedTo(pool).Annotate(migrationSeconds, "0.2"),
 		c.VM(ns, "stops").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable").
 			Change(func(vm *virtv1.VirtualMachine) { vm.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace }))
@@ -66,21 +68,21 @@ func TestAPausedVMMovesPausedAndAStoppedOneRunsAgain(t *testing.T) {
 		return false
 	}
 	for _, name := range []string{"moves", "plain", "stops"} {
-		annotateVMI(t, c, ns, name, map[string]string{"sim.drydock.dev/paused": "true"})
+		operator.AnnotateVMI(t, c, ns, name, map[string]string{"sim.drydock.dev/paused": "true"})
 		c.AwaitVMI(t, ns, name, "the VM is paused", paused)
 	}
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, name := range []string{"moves", "plain"} {
-		if vmi := awaitRunningOn(t, c, ns, name, other); !paused(vmi) {
+		if vmi := operator.AwaitRunningOn(t, c, ns, name, other); !paused(vmi) {
 			t.Errorf("%s is not paused any more", name)
 		}
 	}
 	c.AwaitNoVMI(t, ns, "stops")
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	if vmi := awaitRunningOn(t, c, ns, "stops", host, other); paused(vmi) {
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	if vmi := operator.AwaitRunningOn(t, c, ns, "stops", host, other); paused(vmi) {
 		t.Error("the VM that was started is paused")
 	}
 }
@@ -92,14 +94,14 @@ func TestAVMThatIsStillStartingIsAwaitedAndThenMoved(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	movable(c, ns, "boots", pool).Annotate("sim.drydock.dev/boot-seconds", "never").Submit(t)
+	operator.Movable(c, ns, "boots", pool).Annotate("sim.drydock.dev/boot-seconds", "never").Submit(t)
 	c.AwaitVMI(t, ns, "boots", "the VM is scheduled", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.Phase == virtv1.Scheduled })
 
-	request(t, c, host)
-	awaitMessage(t, c, host, ns+"/boots is not running yet")
-	annotateVMI(t, c, ns, "boots", map[string]string{"sim.drydock.dev/boot-seconds": "0"})
-	node := awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	awaitRunningOn(t, c, ns, "boots", other)
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, ns+"/boots is not running yet")
+	operator.AnnotateVMI(t, c, ns, "boots", map[string]string{"sim.drydock.dev/boot-seconds": "0"})
+	node := operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitRunningOn(t, c, ns, "boots", other)
 	if message := maintenance.Condition(node).Message; strings.Contains(message, "boots") {
 		t.Errorf("the VM has moved and is still named: %s", message)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 const drainTaint = "kubevirt.io/drain"
@@ -25,16 +26,16 @@ func TestLeavingWithdrawsAnEvacuationThatFindsNoTarget(t *testing.T) {
 			c := drydock(t)
 			ns, pool := c.Namespace(t), c.Pool(t, 2)
 			host := pool.Host(0)
-			create(t, big(t, c, ns, "big", pool))
+			operator.Create(t, big(t, c, ns, "big", pool))
 			history, vmis := c.RecordNode(t, host), c.RecordVMI(t, ns, "big")
-			request(t, c, host)
+			operator.Request(t, c, host)
 			awaitStuck(t, c, ns, "big", host)
 			if tainted {
 				addTaints(t, c, host, corev1.Taint{Key: drainTaint, Effect: corev1.TaintEffectNoSchedule})
 			}
 
-			leave(t, c, host)
-			node := awaitOut(t, c, host)
+			operator.Leave(t, c, host)
+			node := operator.AwaitOut(t, c, host)
 			// Left means that KubeVirt has been told.
 			if mark := getVMI(t, c, ns, "big").Status.EvacuationNodeName; mark != "" {
 				t.Errorf("the node has left maintenance, and the VM is still marked to leave %s", mark)
@@ -64,7 +65,7 @@ func TestLeavingLeavesAloneWhatOthersHadAskedOfKubeVirt(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	create(t, movable(c, ns, "users", pool).Annotate("sim.drydock.dev/migration-seconds", "never"),
+	operator.Create(t, operator.Movable(c, ns, "users", pool).Annotate("sim.drydock.dev/migration-seconds", "never"),
 		big(t, c, ns, "marked", pool))
 	users := migrate(t, c, ns, "users")
 	evict(t, c, ns, "marked")
@@ -72,10 +73,10 @@ func TestLeavingLeavesAloneWhatOthersHadAskedOfKubeVirt(t *testing.T) {
 		return vmi.Status.EvacuationNodeName == host
 	})
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseEvacuating)
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseEvacuating)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	if mark := getVMI(t, c, ns, "marked").Status.EvacuationNodeName; mark != host {
 		t.Errorf("the mark that stood before the request is %q, want %q", mark, host)
 	}
@@ -98,20 +99,20 @@ func TestANodeCordonedByHandStaysCordonedAndKeepsItsTaints(t *testing.T) {
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	create(t, movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"))
+	operator.Create(t, operator.Movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"))
 	setUnschedulable(t, c, host, true)
 	addTaints(t, c, host, corev1.Taint{Key: "example.com/reserved", Value: "x", Effect: corev1.TaintEffectPreferNoSchedule})
 	history := c.RecordNode(t, host)
 
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	addTaints(t, c, host, corev1.Taint{Key: drainTaint, Effect: corev1.TaintEffectNoSchedule})
-	leave(t, c, host)
-	node := awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	node := operator.AwaitOut(t, c, host)
 	if !node.Spec.Unschedulable {
 		t.Error("the node was cordoned before maintenance and is not afterwards")
 	}
-	awaitEvent(t, c, "Node", "", host, "MaintenanceLeft", "stays cordoned")
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceLeft", "stays cordoned")
 	if hasTaint(node, drainTaint) {
 		t.Error("the drain taint still stands")
 	}
@@ -122,8 +123,8 @@ func TestANodeCordonedByHandStaysCordonedAndKeepsItsTaints(t *testing.T) {
 		t.Errorf("the node was uncordoned in between: %v", got)
 	}
 	// Maintenance is over for the VM as well; where it may run is not Drydock's to say.
-	awaitRunningOn(t, c, ns, "later", pool.Host(1))
-	awaitForgotten(t, c, ns, "later")
+	operator.AwaitRunningOn(t, c, ns, "later", pool.Host(1))
+	operator.AwaitForgotten(t, c, ns, "later")
 }
 
 func hasTaint(node *corev1.Node, key string) bool {
@@ -139,11 +140,11 @@ func TestARequestTakenBackAtOnceLeavesNothing(t *testing.T) {
 	history := c.RecordNode(t, host)
 	const rounds = 5
 	for range rounds {
-		request(t, c, host)
+		operator.Request(t, c, host)
 		disable(t, c, host)
 	}
 	awaitPass(t, c, host)
-	node := awaitOut(t, c, host)
+	node := operator.AwaitOut(t, c, host)
 	if node.Spec.Unschedulable {
 		t.Error("the node is cordoned")
 	}

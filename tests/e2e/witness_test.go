@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // What is awaited, and what is read from histories and from the audit log.
@@ -25,29 +25,9 @@ import (
 func awaitPass(t *testing.T, c *cluster.Cluster, node string) {
 	t.Helper()
 	poke := "poke-" + rand.String(6)
-	annotate(t, c, node, map[string]string{maintenance.AnnotationRequested: poke})
-	awaitEvent(t, c, "Node", "", node, "MaintenanceRequestInvalid", poke)
-	annotate(t, c, node, map[string]string{maintenance.AnnotationRequested: ""})
-}
-
-// awaitEvent waits for an event about the object whose message holds the texts.
-func awaitEvent(t *testing.T, c *cluster.Cluster, kind, namespace, name, reason string, texts ...string) corev1.Event {
-	t.Helper()
-	var found corev1.Event
-	c.Eventually(t, fmt.Sprintf("event %s about %s %s with %q", reason, kind, name, texts), func(ctx context.Context) error {
-		for _, event := range c.Events(t, kind, namespace, name) {
-			if event.Reason == reason && holds(event.Message, texts) {
-				found = event
-				return nil
-			}
-		}
-		return errors.New("there is none")
-	})
-	return found
-}
-
-func holds(text string, parts []string) bool {
-	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+	operator.Annotate(t, c, node, map[string]string{maintenance.AnnotationRequested: poke})
+	operator.AwaitEvent(t, c, "Node", "", node, "MaintenanceRequestInvalid", poke)
+	operator.Annotate(t, c, node, map[string]string{maintenance.AnnotationRequested: ""})
 }
 
 // countEvents counts events of a reason, repetitions included.
@@ -137,17 +117,6 @@ func instances(versions []*virtv1.VirtualMachineInstance) []types.UID {
 
 func halted(vm *virtv1.VirtualMachine) bool { return runStrategy(vm) == "Halted" }
 
-func hasMarker(vm *virtv1.VirtualMachine) bool { return marker(vm) != "" }
-
-func getVM(t *testing.T, c *cluster.Cluster, namespace, name string) *virtv1.VirtualMachine {
-	t.Helper()
-	vm, err := c.KubeVirt.KubevirtV1().VirtualMachines(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return vm
-}
-
 func getVMI(t *testing.T, c *cluster.Cluster, namespace, name string) *virtv1.VirtualMachineInstance {
 	t.Helper()
 	vmi, err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(namespace).Get(t.Context(), name, metav1.GetOptions{})
@@ -192,46 +161,12 @@ func evictions(t *testing.T, audit *cluster.Audit, namespace string) []cluster.R
 	return slices.DeleteFunc(writes(t, audit, namespace, ""), func(r cluster.Request) bool { return r.Subresource != "eviction" })
 }
 
-// movable is a VM on a host of a pool that KubeVirt migrates when it is evicted.
-func movable(c *cluster.Cluster, namespace, name string, pool *cluster.Pool) *cluster.VM {
-	return c.VM(namespace, name).On(pool.Host(0)).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyLiveMigrate)
-}
-
-// create makes VMs side by side.
-func create(t *testing.T, vms ...*cluster.VM) {
-	t.Helper()
-	for _, vm := range vms {
-		vm.Submit(t)
-	}
-	for _, vm := range vms {
-		vm.AwaitRunning(t)
-	}
-}
-
-// annotateVMI sets annotations of a running VMI, which the simulator obeys at once.
-func annotateVMI(t *testing.T, c *cluster.Cluster, namespace, name string, annotations map[string]string) {
-	t.Helper()
-	patch(t, map[string]any{"metadata": map[string]any{"annotations": annotations}}, func(ctx context.Context, raw []byte) error {
-		_, err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(namespace).Patch(ctx, name, types.MergePatchType, raw, metav1.PatchOptions{})
-		return err
-	})
-}
-
 // deleteNode removes a Node as an administrator does, without draining it.
 func deleteNode(t *testing.T, c *cluster.Cluster, name string) {
 	t.Helper()
 	if err := c.Kube.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func recordOf(t *testing.T, node *corev1.Node) *maintenance.NodeRecord {
-	t.Helper()
-	record, err := maintenance.NodeRecordOf(node)
-	if err != nil || record == nil {
-		t.Fatalf("node %s has no record (%v): %s", node.Name, err, brief(node))
-	}
-	return record
 }
 
 func unschedulable(node *corev1.Node) bool { return node.Spec.Unschedulable }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // What happened while nobody looked is found at the start.
@@ -17,10 +18,10 @@ func TestANodeDeletedWhileTheManagerIsDownIsNoticed(t *testing.T) {
 	on := func(name, host string) *cluster.VM {
 		return c.VM(ns, name).On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable")
 	}
-	create(t, on("gone", gone), on("replaced", replaced))
+	operator.Create(t, on("gone", gone), on("replaced", replaced))
 	for _, host := range []string{gone, replaced} {
-		request(t, c, host)
-		awaitPhase(t, c, host, maintenance.PhaseCompleted)
+		operator.Request(t, c, host)
+		operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	}
 	m.end(t, c)
 	for _, host := range []string{gone, replaced} {
@@ -31,10 +32,10 @@ func TestANodeDeletedWhileTheManagerIsDownIsNoticed(t *testing.T) {
 	c.Node(t, replaced, cluster.Label("test.drydock.dev/pool", pool.Label))
 	m.begin(t)
 	for name, host := range map[string]string{"gone": gone, "replaced": replaced} {
-		if vm := awaitForgotten(t, c, ns, name); !halted(vm) {
+		if vm := operator.AwaitForgotten(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s was started", name)
 		}
-		awaitEvent(t, c, "VirtualMachine", ns, name, "MaintenanceStaysOff", "is off", host)
+		operator.AwaitEvent(t, c, "VirtualMachine", ns, name, "MaintenanceStaysOff", "is off", host)
 	}
 	node, err := c.Kube.CoreV1().Nodes().Get(t.Context(), replaced, metav1.GetOptions{})
 	if err != nil || node.Spec.Unschedulable || maintenance.Engaged(node) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 var (
@@ -100,7 +101,7 @@ func TestARequestIsRefusedWhileHarvesterIsBeingUpgraded(t *testing.T) {
 		{maintenance.AnnotationRequested: "true"},
 		{maintenance.AnnotationRequested: "true", maintenance.AnnotationForced: "true"},
 	} {
-		annotate(t, c, host, annotations)
+		operator.Annotate(t, c, host, annotations)
 		refused := c.AwaitNode(t, host, "the request is refused", func(n *corev1.Node) bool {
 			condition := maintenance.Condition(n)
 			return condition != nil && condition.Reason == string(maintenance.PhaseError) && !maintenance.ReadRequest(n).Present
@@ -121,7 +122,7 @@ func TestARequestIsRefusedWhileHarvesterIsBeingUpgraded(t *testing.T) {
 	end()
 	// The watch of upgrades may lag behind.
 	c.Eventually(t, "refused for the VM alone", func(context.Context) error {
-		request(t, c, host)
+		operator.Request(t, c, host)
 		refused := c.AwaitNode(t, host, "refused", func(n *corev1.Node) bool {
 			return maintenance.PhaseOf(n) == maintenance.PhaseError && !maintenance.ReadRequest(n).Present
 		})

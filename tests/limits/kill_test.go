@@ -15,6 +15,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // The manager is killed in each phase, on the way in and out: whoever comes next goes
@@ -24,15 +25,15 @@ func TestAManagerThatIsKilledInAnyPhaseIsSucceededWithoutATrace(t *testing.T) {
 	c, m := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
-	create(t,
-		vm(c, ns, "a", pool).Strategy("ShutdownAndRestartAfterEnable"),
-		vm(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate("sim.drydock.dev/shutdown-seconds", "never").
+	operator.Create(t,
+		operator.Movable(c, ns, "a", pool).Strategy("ShutdownAndRestartAfterEnable"),
+		operator.Movable(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate("sim.drydock.dev/shutdown-seconds", "never").
 			Change(func(vm *virtv1.VirtualMachine) {
 				grace := int64(600)
 				vm.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
 			}),
-		vm(c, ns, "c", pool),
-		vm(c, ns, "d", pool).Strategy("Shutdown"))
+		operator.Movable(c, ns, "c", pool),
+		operator.Movable(c, ns, "d", pool).Strategy("Shutdown"))
 	guarded(t, c, ns, "web", host)
 	history := c.RecordNode(t, host)
 	vms, vmis := map[string]*cluster.History[*virtv1.VirtualMachine]{}, map[string]*cluster.History[*virtv1.VirtualMachineInstance]{}
@@ -41,42 +42,42 @@ func TestAManagerThatIsKilledInAnyPhaseIsSucceededWithoutATrace(t *testing.T) {
 	}
 
 	release := holdBefore(t, c, host, maintenance.PhaseDraining)
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseValidating)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseValidating)
 	m.succeed(t, c)
 	release()
-	awaitMessage(t, c, host, "held by PDB "+ns+"/web")
-	c.AwaitVM(t, ns, "b", "stopped", hasMarker)
+	operator.AwaitMessage(t, c, host, "held by PDB "+ns+"/web")
+	c.AwaitVM(t, ns, "b", "stopped", operator.HasMarker)
 	m.succeed(t, c)
 	allow(t, c, ns, "web")
-	awaitPhase(t, c, host, maintenance.PhaseEvacuating)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseEvacuating)
 	m.succeed(t, c)
-	annotateVMI(t, c, ns, "b", map[string]any{"sim.drydock.dev/shutdown-seconds": "0"})
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AnnotateVMI(t, c, ns, "b", map[string]any{"sim.drydock.dev/shutdown-seconds": "0"})
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	m.succeed(t, c)
-	awaitRunning(t, c, ns, "a", other)
-	awaitForgotten(t, c, ns, "a")
+	operator.AwaitRunningOn(t, c, ns, "a", other)
+	operator.AwaitForgotten(t, c, ns, "a")
 
 	// On the way out: before the node is schedulable, and while a VM is being started.
 	release = holdCordoned(t, c, host)
 	quota(t, c, ns, 2)
-	leave(t, c, host)
+	operator.Leave(t, c, host)
 	c.AwaitNode(t, host, "leaving", func(n *corev1.Node) bool { return n.Annotations[maintenance.AnnotationStatus] == "" })
 	m.succeed(t, c)
 	release()
-	node := awaitOut(t, c, host)
+	node := operator.AwaitOut(t, c, host)
 	c.AwaitVM(t, ns, "b", "being started", func(vm *virtv1.VirtualMachine) bool { return !halted(vm) })
 	m.succeed(t, c)
 	unquota(t, c, ns)
-	awaitRunning(t, c, ns, "b", host, other)
-	awaitForgotten(t, c, ns, "b")
+	operator.AwaitRunningOn(t, c, ns, "b", host, other)
+	operator.AwaitForgotten(t, c, ns, "b")
 
 	schedulable := func(n *corev1.Node) bool { return !n.Spec.Unschedulable }
 	if got := changes(until(t, history, node), schedulable); !slices.Equal(got, []bool{true, false, true}) {
 		t.Errorf("the node was schedulable: %v", got)
 	}
 	for name, want := range map[string][]bool{"a": {false, true, false}, "b": {false, true, false}, "c": {false}, "d": {false, true}} {
-		vm := awaitForgotten(t, c, ns, name)
+		vm := operator.AwaitForgotten(t, c, ns, name)
 		if got := changes(until(t, vms[name], vm), halted); !slices.Equal(got, want) {
 			t.Errorf("%s: it was halted: %v, want %v", name, got, want)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
 	"github.com/drydock-dev/drydock/tests/manager"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // held makes pods that a budget keeps on a host for ever.
@@ -77,14 +78,14 @@ func TestDrainsThatAreResumedAgainAndAgainLeaveNothingBehind(t *testing.T) {
 	mark := c.Audit(t, "drydock")
 
 	for range attempts {
-		request(t, c, host)
+		operator.Request(t, c, host)
 		c.AwaitNode(t, host, "given up", func(node *corev1.Node) bool {
-			return maintenance.PhaseOf(node) == maintenance.PhaseError && !maintenance.ReadRequest(node).Wanted && holds(message(node), []string{"timed out"})
+			return maintenance.PhaseOf(node) == maintenance.PhaseError && !maintenance.ReadRequest(node).Wanted && operator.Holds(operator.Message(node), []string{"timed out"})
 		})
 	}
-	awaitMessage(t, c, host, "30 pods left", "held by PDB "+ns+"/never", "and 25 more")
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.AwaitMessage(t, c, host, "30 pods left", "held by PDB "+ns+"/never", "and 25 more")
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	sent := 0
 	for _, r := range mark.Requests(t) {
 		if r.Namespace == ns && r.Resource == "pods" && r.Verb != "watch" && r.Verb != "list" {
@@ -112,12 +113,12 @@ func TestAtTheLimitTheMissingExternalControllerIsNamed(t *testing.T) {
 	c, _ := drydock(t, "--drain-timeout", "3s")
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	create(t,
-		vm(c, ns, "external", pool).EvictionStrategy(virtv1.EvictionStrategyExternal),
-		vm(c, ns, "slow", pool).Annotate("sim.drydock.dev/migration-seconds", "never"))
+	operator.Create(t,
+		operator.Movable(c, ns, "external", pool).EvictionStrategy(virtv1.EvictionStrategyExternal),
+		operator.Movable(c, ns, "slow", pool).Annotate("sim.drydock.dev/migration-seconds", "never"))
 
-	request(t, c, host)
-	awaitMessage(t, c, host, "timed out after 3s", "2 of 2 VMs left", ns+"/external is waiting for the external controller")
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "timed out after 3s", "2 of 2 VMs left", ns+"/external is waiting for the external controller")
 	marked := func(name string) string {
 		vmi, err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(ns).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -130,8 +131,8 @@ func TestAtTheLimitTheMissingExternalControllerIsNamed(t *testing.T) {
 			t.Errorf("what is under way was not left as it is: %s is marked for %q", name, got)
 		}
 	}
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 	c.Eventually(t, "nothing is marked any more", func(context.Context) error {
 		if marked("external") != "" || marked("slow") != "" {
 			return errors.New("not yet")

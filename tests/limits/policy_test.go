@@ -9,6 +9,8 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/manager"
+
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // Case 14, as the newer proposal has it: force only widens what may be stopped.
@@ -17,32 +19,32 @@ func TestForceHonoursTheStrategyWhereThePolicySaysSo(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
 	const stays = "sim.drydock.dev/not-live-migratable"
-	create(t,
-		vm(c, ns, "a", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
-		vm(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterEnable"),
-		vm(c, ns, "c", pool).Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
-		vm(c, ns, "d", pool))
+	operator.Create(t,
+		operator.Movable(c, ns, "a", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
+		operator.Movable(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterEnable"),
+		operator.Movable(c, ns, "c", pool).Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
+		operator.Movable(c, ns, "d", pool))
 	before := c.RecordVMI(t, ns, "d")
 
-	annotate(t, c, host, map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationForced: "true"})
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	if a := getVM(t, c, ns, "a"); marker(a) != host || !halted(a) {
-		t.Errorf("a has marker %q, want it stopped with %q", marker(a), host)
+	operator.Annotate(t, c, host, map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationForced: "true"})
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	if a := operator.GetVM(t, c, ns, "a"); operator.Marker(a) != host || !halted(a) {
+		t.Errorf("a has marker %q, want it stopped with %q", operator.Marker(a), host)
 	}
-	awaitRunning(t, c, ns, "b", other)
-	awaitRunning(t, c, ns, "d", other)
+	operator.AwaitRunningOn(t, c, ns, "b", other)
+	operator.AwaitRunningOn(t, c, ns, "d", other)
 	for _, version := range before.Versions() {
 		if version.UID != before.Versions()[0].UID {
 			t.Error("d was stopped instead of moved")
 			break
 		}
 	}
-	awaitMessage(t, c, host, "started on leaving: "+ns+"/a", "off until somebody starts them: "+ns+"/c")
-	leave(t, c, host)
-	awaitOut(t, c, host)
-	awaitRunning(t, c, ns, "a", pool.Hosts...)
-	awaitForgotten(t, c, ns, "a")
-	if vm := awaitForgotten(t, c, ns, "c"); !halted(vm) {
+	operator.AwaitMessage(t, c, host, "started on leaving: "+ns+"/a", "off until somebody starts them: "+ns+"/c")
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	operator.AwaitRunningOn(t, c, ns, "a", pool.Hosts...)
+	operator.AwaitForgotten(t, c, ns, "a")
+	if vm := operator.AwaitForgotten(t, c, ns, "c"); !halted(vm) {
 		t.Error("c was stopped by force and is started without anybody's asking")
 	}
 
@@ -75,22 +77,22 @@ func TestTheLastNodeIsRefusedWithForceAsWell(t *testing.T) {
 		if node.Name == host || node.Spec.Unschedulable {
 			continue
 		}
-		patchNode(t, c, node.Name, map[string]any{"spec": map[string]any{"unschedulable": true}})
-		defer patchNode(t, c, node.Name, map[string]any{"spec": map[string]any{"unschedulable": nil}})
+		operator.PatchNode(t, c, node.Name, map[string]any{"spec": map[string]any{"unschedulable": true}})
+		defer operator.PatchNode(t, c, node.Name, map[string]any{"spec": map[string]any{"unschedulable": nil}})
 	}
 	for _, forced := range []string{"", "true"} {
-		annotate(t, c, host, map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationForced: forced})
+		operator.Annotate(t, c, host, map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationForced: forced})
 		node := c.AwaitNode(t, host, "refused", func(n *corev1.Node) bool {
 			_, asks := n.Annotations[maintenance.AnnotationRequested]
-			return !asks && holds(message(n), []string{"refused", "no other node would remain ready, schedulable and out of maintenance"})
+			return !asks && operator.Holds(operator.Message(n), []string{"refused", "no other node would remain ready, schedulable and out of maintenance"})
 		})
 		if node.Spec.Unschedulable || maintenance.Engaged(node) {
 			t.Errorf("a refused node is engaged: %v", node.Annotations)
 		}
 	}
-	patchNode(t, c, other, map[string]any{"spec": map[string]any{"unschedulable": nil}})
-	request(t, c, host)
-	awaitPhase(t, c, host, maintenance.PhaseCompleted)
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.PatchNode(t, c, other, map[string]any{"spec": map[string]any{"unschedulable": nil}})
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 }

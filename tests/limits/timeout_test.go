@@ -15,6 +15,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // Case 5: a drain that cannot end says so, keeps its clock, and can be left or resumed.
@@ -23,21 +24,21 @@ func TestADrainIsGivenUpAtItsLimitAndSaysWhatHeldIt(t *testing.T) {
 	c, m := drydock(t, "--drain-timeout", limit.String())
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	deaf := vm(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate("sim.drydock.dev/shutdown-seconds", "never")
-	create(t, deaf.Change(func(vm *virtv1.VirtualMachine) { vm.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr(600) }))
+	deaf := operator.Movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate("sim.drydock.dev/shutdown-seconds", "never")
+	operator.Create(t, deaf.Change(func(vm *virtv1.VirtualMachine) { vm.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr(600) }))
 	guarded(t, c, ns, "web", host)
 
-	request(t, c, host)
-	started := recordOf(t, awaitPhase(t, c, host, maintenance.PhaseDraining)).Started
+	operator.Request(t, c, host)
+	started := operator.RecordOf(t, operator.AwaitPhase(t, c, host, maintenance.PhaseDraining)).Started
 	c.AwaitVM(t, ns, "later", "stopped", halted)
 	m.succeed(t, c)
-	node := awaitMessage(t, c, host, "timed out after 8s", ns+"/web", "held by PDB "+ns+"/web", "shutting down (up to 600 s)", ns+"/later",
+	node := operator.AwaitMessage(t, c, host, "timed out after 8s", ns+"/web", "held by PDB "+ns+"/web", "shutting down (up to 600 s)", ns+"/later",
 		maintenance.AnnotationStatus)
 	condition := maintenance.Condition(node)
 	if condition.Status != corev1.ConditionTrue || condition.Reason != string(maintenance.PhaseError) {
 		t.Errorf("the condition is %s/%s, want Error/True", condition.Reason, condition.Status)
 	}
-	if got := recordOf(t, node).Started; !got.Equal(&started) {
+	if got := operator.RecordOf(t, node).Started; !got.Equal(&started) {
 		t.Errorf("the clock began at %s and begins at %s after a restart", started, got)
 	}
 	if took := condition.LastTransitionTime.Sub(started.Time); took < limit {
@@ -46,18 +47,18 @@ func TestADrainIsGivenUpAtItsLimitAndSaysWhatHeldIt(t *testing.T) {
 	if !node.Spec.Unschedulable || node.Annotations[maintenance.AnnotationStatus] != maintenance.StatusRunning {
 		t.Errorf("the node is engaged no more: %v", node.Annotations)
 	}
-	awaitEvent(t, c, "Node", "", host, "MaintenanceError", "timed out", "web")
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceError", "timed out", "web")
 
 	// Nothing more is evicted although it could be, and what is under way goes on.
 	audit := c.Audit(t, "drydock")
 	allow(t, c, ns, "web")
-	if vm := getVM(t, c, ns, "later"); marker(vm) != host || !halted(vm) {
-		t.Errorf("the VM that was being stopped has marker %q", marker(vm))
+	if vm := operator.GetVM(t, c, ns, "later"); operator.Marker(vm) != host || !halted(vm) {
+		t.Errorf("the VM that was being stopped has marker %q", operator.Marker(vm))
 	}
 
 	// Left, the VM is due: it comes back as soon as it is off, from itself alone.
-	leave(t, c, host)
-	if node := awaitOut(t, c, host); node.Spec.Unschedulable {
+	operator.Leave(t, c, host)
+	if node := operator.AwaitOut(t, c, host); node.Spec.Unschedulable {
 		t.Error("the node has left and is still cordoned")
 	}
 	for _, request := range audit.Requests(t) {
@@ -65,12 +66,12 @@ func TestADrainIsGivenUpAtItsLimitAndSaysWhatHeldIt(t *testing.T) {
 			t.Errorf("after the limit: %s", request)
 		}
 	}
-	if vm := getVM(t, c, ns, "later"); marker(vm) != host {
-		t.Errorf("a VM that still has to be started has marker %q", marker(vm))
+	if vm := operator.GetVM(t, c, ns, "later"); operator.Marker(vm) != host {
+		t.Errorf("a VM that still has to be started has marker %q", operator.Marker(vm))
 	}
-	annotateVMI(t, c, ns, "later", map[string]any{"sim.drydock.dev/shutdown-seconds": "0"})
-	awaitForgotten(t, c, ns, "later")
-	awaitRunning(t, c, ns, "later", pool.Hosts...)
+	operator.AnnotateVMI(t, c, ns, "later", map[string]any{"sim.drydock.dev/shutdown-seconds": "0"})
+	operator.AwaitForgotten(t, c, ns, "later")
+	operator.AwaitRunningOn(t, c, ns, "later", pool.Hosts...)
 }
 
 func TestADrainGivenUpIsResumedWithANewClock(t *testing.T) {
@@ -78,19 +79,19 @@ func TestADrainGivenUpIsResumedWithANewClock(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
 	guarded(t, c, ns, "web", host)
-	request(t, c, host)
-	first := recordOf(t, awaitMessage(t, c, host, "timed out after 5s"))
+	operator.Request(t, c, host)
+	first := operator.RecordOf(t, operator.AwaitMessage(t, c, host, "timed out after 5s"))
 
 	// What held it is gone; that alone resumes nothing.
 	allow(t, c, ns, "web")
-	awaitMessage(t, c, host, "timed out after 5s", "1 pod left")
-	request(t, c, host)
-	second := recordOf(t, awaitPhase(t, c, host, maintenance.PhaseCompleted))
+	operator.AwaitMessage(t, c, host, "timed out after 5s", "1 pod left")
+	operator.Request(t, c, host)
+	second := operator.RecordOf(t, operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted))
 	if second.ID != first.ID || !first.Started.Before(&second.Started) {
 		t.Errorf("the record was %+v and is %+v: it should be the same maintenance with a later start", first, second)
 	}
-	leave(t, c, host)
-	awaitOut(t, c, host)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
 }
 
 func ptr(n int64) *int64 { return &n }
@@ -127,7 +128,7 @@ func guarded(t *testing.T, c *cluster.Cluster, namespace, name, host string) {
 // allow lets the budget's pod go.
 func allow(t *testing.T, c *cluster.Cluster, namespace, name string) {
 	t.Helper()
-	patch(t, map[string]any{"spec": map[string]any{"minAvailable": 0}}, func(ctx context.Context, raw []byte) error {
+	operator.Patch(t, map[string]any{"spec": map[string]any{"minAvailable": 0}}, func(ctx context.Context, raw []byte) error {
 		_, err := c.Kube.PolicyV1().PodDisruptionBudgets(namespace).Patch(ctx, name, types.MergePatchType, raw, metav1.PatchOptions{})
 		return err
 	})
@@ -138,30 +139,4 @@ func allow(t *testing.T, c *cluster.Cluster, namespace, name string) {
 		}
 		return err
 	})
-}
-
-func annotateVMI(t *testing.T, c *cluster.Cluster, namespace, name string, annotations map[string]any) {
-	t.Helper()
-	patch(t, map[string]any{"metadata": map[string]any{"annotations": annotations}}, func(ctx context.Context, raw []byte) error {
-		_, err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(namespace).Patch(ctx, name, types.MergePatchType, raw, metav1.PatchOptions{})
-		return err
-	})
-}
-
-func getVM(t *testing.T, c *cluster.Cluster, namespace, name string) *virtv1.VirtualMachine {
-	t.Helper()
-	vm, err := c.KubeVirt.KubevirtV1().VirtualMachines(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return vm
-}
-
-func recordOf(t *testing.T, node *corev1.Node) *maintenance.NodeRecord {
-	t.Helper()
-	record, err := maintenance.NodeRecordOf(node)
-	if err != nil || record == nil {
-		t.Fatalf("node %s has no record (%v)", node.Name, err)
-	}
-	return record
 }
