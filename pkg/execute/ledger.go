@@ -29,6 +29,10 @@ const LedgerName = "drydock-admission"
 // hour after step 4 can do no harm: its grant counts until the node shows that it was
 // admitted, refused or no longer asks, and each of these changes the node, which
 // makes step 5 fail.
+//
+// A grant names the request by its id. One that was left by a manager that died before
+// step 5 is thereby found again, and one about an earlier request of the same node is
+// never taken for it.
 type Ledger struct {
 	leases coordinationclient.LeaseInterface
 }
