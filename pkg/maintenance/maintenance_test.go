@@ -12,7 +12,7 @@ import (
 
 func TestOnlyTrueAsks(t *testing.T) {
 	for value, want := range map[string]struct{ asks, problem bool }{
-		"true": {asks: true}, "True": {asks: true}, " true ": {asks: true},
+		"true": {asks: true}, "True": {asks: true}, "  TRUE": {asks: true},
 		"false": {problem: true}, "": {problem: true}, "yes": {problem: true}, "1": {problem: true}, "truee": {problem: true},
 	} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationRequested: value}}}

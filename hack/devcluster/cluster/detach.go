@@ -82,7 +82,7 @@ func follow(ctx context.Context, dir state.Dir, child *os.Process, log string, e
 		case <-ctx.Done():
 			// Nobody waits for it any more.
 			_ = child.Signal(syscall.SIGTERM)
-			<-ended
+			<-ended //nolint:errcheck // Stopped is what was wanted.
 			return context.Cause(ctx)
 		case <-ticker.C:
 		}
