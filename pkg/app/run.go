@@ -158,7 +158,7 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 	c = &maintenancecontroller.Controller{
 		Nodes: coreV1.Node(), VMs: kv.VirtualMachine(), VMIs: kv.VirtualMachineInstance().Cache(),
 		Gatherer: gatherer, Slots: gatherer, Due: m.metrics.due,
-		Executor: execute.New(m.kube.CoreV1().Nodes(), writer, writer, writer, nodedrain.NewEvictor(m.kube.PolicyV1()), memory, m.recorder(ctx), clock.RealClock{}, logrus.StandardLogger()),
+		Executor: execute.New(m.kube.CoreV1().Nodes(), writer, writer, writer, nodedrain.NewEvictor(m.kube.PolicyV1()), memory, m.recorder(ctx), m.kube.CoreV1().Events(metav1.NamespaceDefault), clock.RealClock{}, logrus.StandardLogger()),
 		Ledger:   execute.NewLedger(m.kube.CoordinationV1().Leases(m.options.Namespace)),
 		Pods:     podWatches, Stopped: reader, Memory: memory, Log: logrus.StandardLogger(),
 	}

@@ -59,13 +59,14 @@ type Executor struct {
 	evictor      Evictor
 	memory       *Memory
 	events       record.EventRecorder
+	transitions  Transitions
 	clock        clock.PassiveClock
 	log          logrus.FieldLogger
 }
 
 // New returns an Executor.
-func New(nodes Nodes, machines Machines, movers Movers, subresources Subresources, evictor Evictor, memory *Memory, events record.EventRecorder, clock clock.PassiveClock, log logrus.FieldLogger) *Executor {
-	return &Executor{nodes, machines, movers, subresources, evictor, memory, events, clock, log}
+func New(nodes Nodes, machines Machines, movers Movers, subresources Subresources, evictor Evictor, memory *Memory, events record.EventRecorder, transitions Transitions, clock clock.PassiveClock, log logrus.FieldLogger) *Executor {
+	return &Executor{nodes, machines, movers, subresources, evictor, memory, events, transitions, clock, log}
 }
 
 // Node carries out the plan of a node. It returns after how long the node should be
@@ -87,18 +88,30 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 			return p.Wake, errors.Join(failures...)
 		}
 	}
-	wake := p.Wake
+	wake, now := p.Wake, e.clock.Now()
 	if p.Face != nil {
-		wait, err := e.show(ctx, node, withFailures(p.Face, failures), slices.ContainsFunc(p.Events, shows))
+		wait, err := e.show(ctx, node, withFailures(p.Face, failures), slices.ContainsFunc(p.Events, shows), now)
 		if err != nil {
 			return wake, errors.Join(append(failures, err)...)
 		}
 		wake = sooner(wake, wait)
 	}
+	e.tellAll(ctx, node, p, now)
+	return wake, errors.Join(failures...)
+}
+
+// tellAll tells the plan's events after its face, if any, was written at a time. The one that
+// stands for a change of phase is told under a name that a successor finds.
+func (e *Executor) tellAll(ctx context.Context, node *corev1.Node, p *plan.Plan, now time.Time) {
+	changes := p.Face != nil && p.Face.Phase != maintenance.PhaseNone && p.Face.Phase != maintenance.PhaseOf(node)
 	for _, event := range p.Events {
+		if changes && event.VM == nil && event.VMI == nil && event.Once == "" {
+			e.logNode(node, event)
+			e.tellTransition(ctx, node, p.Face.Phase, now, event)
+			continue
+		}
 		e.Tell(node, event)
 	}
-	return wake, errors.Join(failures...)
 }
 
 // shows reports an event that the plan knows as told by the node's message. Those that

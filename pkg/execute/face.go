@@ -113,8 +113,7 @@ func conditionPatch(current *corev1.NodeCondition, face *plan.Face, now time.Tim
 // show writes the face. It returns how long to wait when a progress report is not due
 // yet; the report is then not written. What an event tells is written at once: the plan
 // sees from the message that it was told.
-func (e *Executor) show(ctx context.Context, node *corev1.Node, face *plan.Face, telling bool) (wait time.Duration, err error) {
-	now := e.clock.Now()
+func (e *Executor) show(ctx context.Context, node *corev1.Node, face *plan.Face, telling bool, now time.Time) (wait time.Duration, err error) {
 	patch, onlyMessage, err := facePatch(node, face, now)
 	if err != nil {
 		return 0, err

@@ -52,7 +52,7 @@ func TestProgressIsCoalesced(t *testing.T) {
 	} {
 		clock.SetTime(clock.Now().Add(step.after))
 		face := &plan.Face{Phase: step.phase, Status: corev1.ConditionTrue, Message: step.message, Record: record}
-		wait, err := e.show(t.Context(), node, face, step.telling)
+		wait, err := e.show(t.Context(), node, face, step.telling, clock.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -109,10 +109,14 @@ func (e *Executor) Tell(node *corev1.Node, event plan.Event) {
 		e.events.Event(event.VMI, kind, string(event.Reason), event.Message)
 		return
 	}
+	e.logNode(node, event)
+	e.events.Event(node, kind, string(event.Reason), event.Message)
+}
+
+func (e *Executor) logNode(node *corev1.Node, event plan.Event) {
 	log := e.log.WithFields(logrus.Fields{"node": node.Name, "reason": event.Reason})
 	if event.Reason == plan.EventDraining {
 		log.Info("attempting to place node in maintenance mode")
 	}
 	log.Info(event.Message)
-	e.events.Event(node, kind, string(event.Reason), event.Message)
 }

@@ -107,6 +107,24 @@ const (
 	EventVMForeign   EventReason = "MaintenanceMarkerForeign"
 )
 
+// TransitionEvent is the event of the transition that a condition shows, for a manager
+// that succeeds the one which made it; nil for a condition that is not understood.
+func TransitionEvent(c *corev1.NodeCondition) *Event {
+	reasons := map[maintenance.Phase]EventReason{
+		maintenance.PhaseValidating: EventValidating, maintenance.PhaseDraining: EventDraining,
+		maintenance.PhaseEvacuating: EventEvacuating, maintenance.PhaseCompleted: EventCompleted, maintenance.PhaseError: EventError,
+	}
+	reason, ok := reasons[maintenance.Phase(c.Reason)]
+	if !ok {
+		return nil
+	}
+	event := &Event{Reason: reason, Message: c.Message, Warning: reason == EventError}
+	if reason == EventError && c.Status == corev1.ConditionFalse {
+		event.Reason = EventRefused
+	}
+	return event
+}
+
 func (p *Plan) do(actions ...Action) { p.Actions = append(p.Actions, actions...) }
 
 func (p *Plan) tell(reason EventReason, message string) {

@@ -38,6 +38,7 @@ type Executor interface {
 	Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (time.Duration, error)
 	VM(ctx context.Context, p plan.VMPlan) error
 	Tell(node *corev1.Node, event plan.Event)
+	Retell(ctx context.Context, node *corev1.Node)
 }
 
 // Ledger serialises admission.
@@ -169,6 +170,9 @@ func (c *Controller) pass(ctx context.Context, node *corev1.Node) error {
 	p, err := c.decide(snapshot)
 	if err != nil {
 		return err
+	}
+	if snapshot.FirstLook {
+		c.Executor.Retell(ctx, node)
 	}
 	c.looked.note(node)
 	if p.Admit {
