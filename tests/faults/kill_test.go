@@ -160,11 +160,21 @@ func TestAManagerKilledOnceAtTheNthWrite(t *testing.T) {
 				close(killed)
 				hangUp()
 			})
+			over, successor := make(chan struct{}), make(chan *manager.Manager, 1)
 			go func() {
+				defer close(successor)
 				select {
 				case <-killed:
-					manager.Start(t, p.kubeconfig, "--leader-elect=false")
-				case <-t.Context().Done():
+					if m, err := manager.Launch(p.kubeconfig, "--leader-elect=false"); err == nil {
+						successor <- m
+					}
+				case <-over:
+				}
+			}()
+			defer func() {
+				close(over)
+				if m := <-successor; m != nil {
+					m.Kill()
 				}
 			}()
 			s.request(t)
