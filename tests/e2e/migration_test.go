@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -134,6 +135,29 @@ func TestAFailedMigrationIsToldAndTriedAgain(t *testing.T) {
 	}
 }
 
+// A VM whose migrations all fail goes on running where it is, and the reason is told for
+// as long as the node waits. Leaving is possible at any time.
+func TestAVMWhoseMigrationsAllFailIsNeverPoweredOff(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	operator.Create(t, operator.Movable(c, ns, "a", pool).Annotate(migrationSeconds, "0.2").
+		Annotate("sim.drydock.dev/migration-failures", "always").Annotate("sim.drydock.dev/migration-failure-reason", "the link is down"))
+	first, history := getVMI(t, c, ns, "a"), c.RecordVM(t, ns, "a")
+
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, ns+"/a", "migration failed 2 times", "the link is down")
+	operator.Leave(t, c, host)
+	if node := operator.AwaitOut(t, c, host); node.Spec.Unschedulable {
+		t.Error("the node has left maintenance and is still cordoned")
+	}
+	if vmi := operator.AwaitRunningOn(t, c, ns, "a", host); vmi.UID != first.UID {
+		t.Error("the VM was restarted")
+	}
+	never(t, "the VM was stopped", versionsTo(t, history, operator.GetVM(t, c, ns, "a")), halted)
+}
+
 // A VM is not stopped while a migration of it is unfinished: a user's is awaited. If it
 // gets away by it, there is nothing left to stop.
 func TestAVMIsNotStoppedWhileAUserMigratesIt(t *testing.T) {
@@ -241,9 +265,13 @@ func TestAUsersMigrationAwayFromTheNodeIsLeftAlone(t *testing.T) {
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, name := range names {
 		operator.AwaitRunningOn(t, c, ns, name, other)
-		if list := migrationsOf(t, c, ns, name); len(list) != 1 || list[0].Name != byHand[name] || list[0].Status.Phase != virtv1.MigrationSucceeded {
-			t.Errorf("%s has %d migrations, want the user's alone, succeeded", name, len(list))
-		}
+		// The VM has moved before its migration says so.
+		c.Eventually(t, name+"'s migration has succeeded", func(context.Context) error {
+			if list := migrationsOf(t, c, ns, name); len(list) != 1 || list[0].Name != byHand[name] || list[0].Status.Phase != virtv1.MigrationSucceeded {
+				return fmt.Errorf("%s has %d migrations, want the user's alone, succeeded", name, len(list))
+			}
+			return nil
+		})
 	}
 	for _, r := range writes(t, mark, ns, "") {
 		t.Errorf("the VMs were leaving by themselves, and this was done: %s", r)
