@@ -145,6 +145,15 @@ func (m *Memory) migrated(vmi *kubevirtv1.VirtualMachineInstance, now time.Time)
 	m.attempts[vmi.UID] = a
 }
 
+// withdrawn notes when a move was taken back; it is no further try.
+func (m *Memory) withdrawn(vmi *kubevirtv1.VirtualMachineInstance, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.attempts[vmi.UID]
+	a.Last, a.Node = now, vmi.Status.NodeName
+	m.attempts[vmi.UID] = a
+}
+
 // Reserve counts the VMIs that a plan sends away as sent, before it is carried out.
 func (m *Memory) Reserve(actions []plan.Action, now time.Time) {
 	for _, action := range actions {

@@ -46,6 +46,7 @@ type Withdraw struct {
 // DeleteMigration withdraws a migration.
 type DeleteMigration struct {
 	Migration *kubevirtv1.VirtualMachineInstanceMigration
+	VMI       *kubevirtv1.VirtualMachineInstance
 }
 
 // DeleteVMI removes a VMI that no VM owns, under force.

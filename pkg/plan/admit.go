@@ -58,7 +58,7 @@ func (s *situation) withdrawStale(p *Plan) {
 		}
 		p.do(Withdraw{VMI: i.VMI, Node: s.Name})
 		if m := i.migration(); m != nil && s.ours(m) && !migrationUnderWay(m) && m.DeletionTimestamp == nil {
-			p.do(DeleteMigration{Migration: m})
+			p.do(DeleteMigration{Migration: m, VMI: i.VMI})
 		}
 	}
 }

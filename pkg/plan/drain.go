@@ -43,7 +43,7 @@ func (s *situation) stop(p *Plan, f *Fate) {
 		p.do(Withdraw{VMI: i.VMI, Node: s.Name})
 	}
 	if m := i.migration(); m != nil && s.ours(m) && m.DeletionTimestamp == nil {
-		p.do(DeleteMigration{Migration: m})
+		p.do(DeleteMigration{Migration: m, VMI: i.VMI})
 	}
 	if why := s.obstruction(i); why != "" {
 		f.Progress, f.Detail = Held, why
@@ -202,7 +202,7 @@ func (s *situation) stepBack(p *Plan, othersWait bool) {
 			p.do(Withdraw{VMI: i.VMI, Node: s.Name})
 		}
 		if m != nil && m.DeletionTimestamp == nil {
-			p.do(DeleteMigration{Migration: m})
+			p.do(DeleteMigration{Migration: m, VMI: i.VMI})
 		}
 	}
 }
@@ -213,8 +213,9 @@ func (s *situation) tries(i *Instance) int {
 	return max(count, s.attempt(i).Count)
 }
 
-// markShows is how long a mark that KubeVirt has written may take to be seen. KubeVirt
-// writes it before it answers, so this only covers the watch.
+// markShows is how long what KubeVirt has written may take to be seen here, and what is
+// written here to be seen by KubeVirt. KubeVirt writes a mark before it answers, so this
+// only covers the watches.
 const markShows = 2 * time.Second
 
 // withdraw takes back everything that this drain asked of KubeVirt, and nothing that
@@ -229,8 +230,10 @@ func (s *situation) withdraw(p *Plan) bool {
 			p.do(Withdraw{VMI: i.VMI, Node: s.Name})
 		}
 		m := i.migration()
-		if m == nil && s.Now.Sub(s.attempt(i).Last) < markShows && i.VMI.Status.EvacuationNodeName == "" && i.on(s.Name) {
-			// It was asked to leave a moment ago, and does not show it yet.
+		if s.Now.Sub(s.attempt(i).Last) < markShows && i.on(s.Name) && i.VMI.DeletionTimestamp == nil {
+			// It was asked to leave, or a move of it was withdrawn, a moment ago: what KubeVirt
+			// makes of the one, or still makes because it does not know of the other, is yet
+			// to show.
 			p.pending = true
 			p.wake(markShows)
 		}
@@ -239,7 +242,7 @@ func (s *situation) withdraw(p *Plan) bool {
 		}
 		switch {
 		case m.DeletionTimestamp == nil:
-			p.do(DeleteMigration{Migration: m})
+			p.do(DeleteMigration{Migration: m, VMI: i.VMI})
 		case !nodeUnreachable(s.Node):
 			// On a node that does not answer nobody is left to abort it.
 			p.pending = true

@@ -123,14 +123,17 @@ func (s *situation) retryAt(i *Instance) time.Time {
 	return ended.Add(backoff(count))
 }
 
-// attempt returns the latest try to move an instance: by the eviction of one of its
-// launchers, or by a migration of Drydock's own, kept under the VMI's UID.
+// attempt returns the latest try to move an instance, and how often it was tried: by the
+// eviction of one of its launchers, or by a migration of Drydock's own, kept under the
+// VMI's UID together with when a move was taken back.
 func (s *situation) attempt(i *Instance) Attempt {
 	latest := s.Attempts[i.VMI.UID]
 	for _, pod := range i.Launchers {
-		if a := s.Attempts[pod.UID]; a.Last.After(latest.Last) {
+		a, count := s.Attempts[pod.UID], max(latest.Count, s.Attempts[pod.UID].Count)
+		if a.Last.After(latest.Last) {
 			latest = a
 		}
+		latest.Count = count
 	}
 	return latest
 }
