@@ -33,6 +33,7 @@ import (
 	"github.com/drydock-dev/drydock/pkg/harvester"
 	"github.com/drydock-dev/drydock/pkg/kubevirt"
 	"github.com/drydock-dev/drydock/pkg/longhorn"
+	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/pkg/nodedrain"
 	"github.com/drydock-dev/drydock/pkg/plan"
 )
@@ -153,14 +154,14 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 		Upgrade: m.upgrade, Pending: m.pending, Waiting: memory.Waiting,
 		PossibleIsConsent: m.possibleIsConsent,
 		Clock:             clock.RealClock{},
-		Config:            plan.Config{DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
+		Config:            plan.Config{Words: maintenance.Plain, DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
 	}
 	c = &maintenancecontroller.Controller{
 		Nodes: coreV1.Node(), VMs: kv.VirtualMachine(), VMIs: kv.VirtualMachineInstance().Cache(),
 		Gatherer: gatherer, Slots: gatherer, Due: m.metrics.due,
 		Executor: execute.New(m.kube.CoreV1().Nodes(), writer, writer, writer, nodedrain.NewEvictor(m.kube.PolicyV1()), memory, m.recorder(ctx), m.kube.CoreV1().Events(metav1.NamespaceDefault), clock.RealClock{}, logrus.StandardLogger()),
 		Ledger:   execute.NewLedger(m.kube.CoordinationV1().Leases(m.options.Namespace)),
-		Pods:     podWatches, Stopped: reader, Memory: memory, Log: logrus.StandardLogger(),
+		Pods:     podWatches, Stopped: reader, Memory: memory, Words: gatherer.Config.Words, Log: logrus.StandardLogger(),
 	}
 	if err := c.Watch(coreV1.Node().Informer(), kv.VirtualMachine().Informer(), kv.VirtualMachineInstance().Informer(), kv.VirtualMachineInstanceMigration().Informer(), coreV1.Pod().Informer(), budgets.Informer()); err != nil {
 		return nil, nil, err

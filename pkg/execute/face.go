@@ -45,8 +45,9 @@ func facePatch(node *corev1.Node, face *plan.Face, now time.Time) (patch []byte,
 	set(maintenance.AnnotationNodeRecord, record)
 	set(maintenance.AnnotationRequestID, face.RequestID)
 	if face.Consume {
-		set(maintenance.AnnotationRequested, "")
-		set(maintenance.AnnotationForced, "")
+		for _, key := range maintenance.RequestAnnotations {
+			set(key, "")
+		}
 	}
 	onlyMessage = len(annotations) == 0
 	if face.Progress != nil || face.Record == nil {

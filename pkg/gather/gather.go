@@ -146,6 +146,18 @@ func (g *Gatherer) Live(ctx context.Context, name string) (*plan.Snapshot, error
 	return s, g.draining(s)
 }
 
+// Roster observes the nodes alone, from caches, with the subject as it is given: what an
+// answer within an admission request has time for.
+func (g *Gatherer) Roster(node *corev1.Node) (*plan.Snapshot, error) {
+	nodes, err := g.Nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	s := g.base(node.Name, nodes)
+	s.Node = node
+	return s, nil
+}
+
 // draining adds the VMIs of the other nodes that are being drained.
 func (g *Gatherer) draining(s *plan.Snapshot) error {
 	for _, node := range s.Nodes {

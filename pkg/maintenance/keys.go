@@ -2,7 +2,7 @@ package maintenance
 
 // Node annotations.
 const (
-	// AnnotationRequested asks for maintenance; see [ReadRequest] for its values.
+	// AnnotationRequested asks for maintenance; see [Vocabulary.Request] for its values.
 	// A user, the API or a front-end writes it, Drydock consumes it.
 	AnnotationRequested = "harvesterhci.io/drain-requested"
 	// AnnotationForced adds force to a request, or to a drain under way.
@@ -20,13 +20,31 @@ const (
 	// plan.Report. It is on the node, and written in the same patch as the condition,
 	// so that whoever watches nodes has both at once and at no further request.
 	AnnotationProgress = "drydock.dev/progress"
+	// AnnotationRequestedBy names who asked. The API, or else the Node webhook, writes
+	// it with the request; it is consumed into the record.
+	AnnotationRequestedBy = "drydock.dev/requested-by"
+	// AnnotationClear dismisses the condition of a request that was refused. Drydock
+	// consumes it.
+	AnnotationClear = "drydock.dev/clear-maintenance"
+	// AnnotationRenamedRequested and AnnotationRenamedForced are what a request is
+	// renamed to beside Harvester's own controllers, see [Takeover].
+	AnnotationRenamedRequested = "drydock.dev/drain-requested"
+	AnnotationRenamedForced    = "drydock.dev/drain-forced"
 )
 
 // Values of AnnotationStatus.
 const (
 	StatusRunning   = "running"
 	StatusCompleted = "completed"
+	// StatusDraining stands for StatusRunning beside Harvester's own controllers, which
+	// take "running" for theirs.
+	StatusDraining = "draining"
 )
+
+// RequestAnnotations are all that a request consists of, in every vocabulary.
+var RequestAnnotations = []string{
+	AnnotationRequested, AnnotationForced, AnnotationRenamedRequested, AnnotationRenamedForced, AnnotationRequestedBy, AnnotationClear,
+}
 
 // VirtualMachine labels and annotations.
 const (

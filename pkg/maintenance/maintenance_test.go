@@ -16,7 +16,7 @@ func TestOnlyTrueAsks(t *testing.T) {
 		"false": {problem: true}, "": {problem: true}, "yes": {problem: true}, "1": {problem: true}, "truee": {problem: true},
 	} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationRequested: value}}}
-		got := ReadRequest(node)
+		got := Plain.Request(node)
 		if got.Wanted != want.asks || len(got.Problems) > 0 != want.problem || got.Forced || !got.Present {
 			t.Errorf("%q reads as %+v", value, got)
 		}
@@ -24,8 +24,36 @@ func TestOnlyTrueAsks(t *testing.T) {
 			t.Errorf("the problem with %q names neither the annotation nor what is allowed: %s", value, got.Problems[0])
 		}
 	}
-	if got := ReadRequest(&corev1.Node{}); got.Wanted || got.Forced || got.Present || len(got.Problems) > 0 {
+	if got := Plain.Request(&corev1.Node{}); got.Wanted || got.Forced || got.Present || len(got.Problems) > 0 {
 		t.Errorf("a node without annotations asks for %+v", got)
+	}
+}
+
+func TestTheRenamedKeysAloneAskBesideHarvester(t *testing.T) {
+	node := func(keys ...string) *corev1.Node {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+		for _, key := range keys {
+			node.Annotations[key] = "true"
+		}
+		return node
+	}
+	for name, c := range map[string]struct {
+		words         Vocabulary
+		node          *corev1.Node
+		asks, engaged bool
+	}{
+		"alone, plain":              {words: Plain, node: node(AnnotationRequested), asks: true},
+		"alone, renamed":            {words: Plain, node: node(AnnotationRenamedRequested)},
+		"beside, plain":             {words: Takeover, node: node(AnnotationRequested), engaged: true},
+		"beside, renamed":           {words: Takeover, node: node(AnnotationRenamedRequested), asks: true},
+		"beside, engaged by others": {words: Takeover, node: node(AnnotationStatus), engaged: true},
+	} {
+		if got := c.words.Request(c.node).Wanted; got != c.asks {
+			t.Errorf("%s: asks is %t", name, got)
+		}
+		if got := c.words.Engaged(c.node); got != c.engaged {
+			t.Errorf("%s: engaged is %t", name, got)
+		}
 	}
 }
 

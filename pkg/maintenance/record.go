@@ -27,6 +27,8 @@ type NodeRecord struct {
 	// ID names this maintenance; markers on VMs refer to it, so that a later
 	// maintenance of the same node never claims them.
 	ID string `json:"id"`
+	// RequestedBy names who asked, "" when that is not known.
+	RequestedBy string `json:"requestedBy,omitempty"`
 	// Forced is true once force was asked for.
 	Forced bool `json:"forced,omitempty"`
 	// Started is when the drain began, or was resumed; the drain limit counts from it.

@@ -16,12 +16,18 @@ func (s *situation) outside(p *Plan) {
 	case s.request.Wanted && validating:
 		p.Admit = true
 	case s.request.Wanted:
-		p.Face = validatingFace(s.ID, "maintenance was requested; the pre-checks are running")
-		p.tell(EventValidating, "maintenance was requested"+forcedWord(s.forced))
+		asked := "maintenance was requested" + byWord(s.request.By)
+		p.Face = validatingFace(s.ID, asked+"; the pre-checks are running")
+		p.tell(EventValidating, asked+forcedWord(s.forced))
 	case validating:
 		// Force belongs to the request: left behind, it would force the next one.
 		p.Face = &Face{Consume: true}
 		p.tell(EventCancelled, "the request was taken back before anything was changed")
+	case s.request.Clear:
+		p.Face = &Face{Consume: true}
+		if maintenance.PhaseOf(s.Node) == maintenance.PhaseError {
+			p.tell(EventCleared, "the refusal of maintenance was dismissed")
+		}
 	default:
 		s.withdrawStale(p)
 	}
@@ -72,7 +78,7 @@ func Admit(snapshot *Snapshot) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{}
-	if s.Node != nil && (maintenance.Engaged(s.Node) || !s.request.Wanted) {
+	if s.Node != nil && (s.words.Engaged(s.Node) || !s.request.Wanted) {
 		return p, nil
 	}
 	id := s.ID
@@ -87,14 +93,14 @@ func Admit(snapshot *Snapshot) (*Plan, error) {
 	}
 	p.Findings = s.run(requestChecks)
 	p.warnUnknown(s.fates())
-	if refused := refusals(p.Findings); len(refused) > 0 {
-		message := "refused: " + sentence(refused)
+	if len(refusals(p.Findings)) > 0 {
+		message := "refused: " + Refusal(p.Findings)
 		p.Face = &Face{Phase: maintenance.PhaseError, Status: corev1.ConditionFalse, Message: message, Consume: true}
 		p.warn(EventRefused, message)
 		return p, nil
 	}
 	record := &maintenance.NodeRecord{
-		ID: id, Forced: s.forced, Started: metav1.NewTime(s.Now),
+		ID: id, RequestedBy: s.request.By, Forced: s.forced, Started: metav1.NewTime(s.Now),
 		// What is cordoned already needs no cordon: an uncordon from here on is a human's.
 		CordonedBefore: s.Node.Spec.Unschedulable, Cordoned: s.Node.Spec.Unschedulable,
 	}
@@ -108,7 +114,7 @@ func Admit(snapshot *Snapshot) (*Plan, error) {
 		}
 	}
 	p.Face = &Face{
-		Phase: maintenance.PhaseDraining, Status: corev1.ConditionTrue, MaintainStatus: maintenance.StatusRunning,
+		Phase: maintenance.PhaseDraining, Status: corev1.ConditionTrue, MaintainStatus: s.words.Running,
 		Message: "the pre-checks passed; the node is being cordoned" + warnings(p.Findings), Record: record, Consume: true,
 	}
 	p.tell(EventDraining, p.Face.Message)
@@ -125,3 +131,28 @@ func Check(snapshot *Snapshot, force bool) ([]Finding, []Fate, error) {
 	s.forced = force
 	return s.run(requestChecks), s.fates(), nil
 }
+
+// CheckCordon says what a plain cordon of the node would break: only the last node on
+// which anything can be placed must stay. A node that takes nothing already, because it
+// is not Ready or in maintenance, may be cordoned.
+func CheckCordon(snapshot *Snapshot) ([]Finding, error) {
+	s, err := observe(snapshot)
+	if err != nil || s.Node == nil || !nodeReady(s.Node) || s.engaged(s.Node) {
+		return nil, err
+	}
+	return s.run([]check{checkLastNode}), nil
+}
+
+// CheckMembers runs those pre-checks of a request that rest on the nodes alone, for an
+// answer within an admission request. None of them yields to force.
+func CheckMembers(snapshot *Snapshot) ([]Finding, error) {
+	s, err := observe(snapshot)
+	if err != nil || s.record != nil {
+		return nil, err
+	}
+	return s.run([]check{checkQuorum, checkLastNode}), nil
+}
+
+// Refusal is the one sentence in which findings refuse a request, the same wherever it
+// is asked; "" when none of them refuses.
+func Refusal(findings []Finding) string { return sentence(refusals(findings)) }

@@ -28,7 +28,7 @@ func Decide(snapshot *Snapshot) (*Plan, error) {
 		p.Events = append(p.Events, Event{Reason: EventBadRequest, Message: problem, Once: problem, Warning: true})
 	}
 	switch {
-	case s.record == nil && maintenance.Engaged(s.Node):
+	case s.record == nil && s.words.Engaged(s.Node):
 		// Without Drydock's record it is somebody else's maintenance.
 	case s.record == nil:
 		s.outside(p)
@@ -64,7 +64,7 @@ func (s *situation) askedAgain(p *Plan) {
 		// Uncordoned in maintenance: whoever asks again means it to be kept empty.
 		record.Cordoned, record.CordonedBefore, record.Started = false, false, metav1.NewTime(s.Now)
 		face.Phase, face.Status, face.Message = maintenance.PhaseDraining, corev1.ConditionTrue, "resumed on request"
-		face.MaintainStatus = maintenance.StatusRunning
+		face.MaintainStatus = s.words.Running
 		p.tell(EventResumed, "the node was uncordoned; its drain is resumed on request")
 	case s.request.Forced && !record.Forced:
 		record.Forced = true
@@ -170,7 +170,7 @@ func (s *situation) completed(p *Plan, face *Face) {
 		s.locate(&p.VMs[n])
 	}
 	if left := s.left(p); left.vms > 0 {
-		face.Phase, face.MaintainStatus = maintenance.PhaseDraining, maintenance.StatusRunning
+		face.Phase, face.MaintainStatus = maintenance.PhaseDraining, s.words.Running
 		face.Message = "a VM arrived on the node: " + left.message(s)
 		p.warn(EventArrived, face.Message)
 		p.Face, p.WatchPods = face, true
@@ -189,6 +189,13 @@ func (s *situation) completed(p *Plan, face *Face) {
 }
 
 const uncordonedMeanwhile = "the node was uncordoned by somebody else while in maintenance, nothing is done about it"
+
+func byWord(who string) string {
+	if who == "" {
+		return ""
+	}
+	return " by " + who
+}
 
 func forcedWord(forced bool) string {
 	if forced {

@@ -38,9 +38,10 @@ func TakesOthers(before, now *corev1.Node) bool {
 		!equality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints) || !maps.Equal(before.Labels, now.Labels)
 }
 
-// engaged is maintenance.Engaged, and a grant that the node may not show yet.
+// engaged reports a node in maintenance by whoever's hand, or on its way there, or with
+// a grant that it may not show yet.
 func (s *situation) engaged(node *corev1.Node) bool {
-	return maintenance.Engaged(node) || s.Granted[node.Name]
+	return s.words.Engaged(node) || s.Granted[node.Name]
 }
 
 // available reports whether VMs can be placed on a node: Ready, schedulable and out

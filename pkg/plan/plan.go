@@ -86,6 +86,7 @@ const (
 	EventForced     EventReason = "MaintenanceForced"
 	EventAgain      EventReason = "MaintenanceRequestIgnored"
 	EventCancelled  EventReason = "MaintenanceCancelled"
+	EventCleared    EventReason = "MaintenanceCleared"
 	EventLeaving    EventReason = "MaintenanceLeaving"
 	EventLeft       EventReason = "MaintenanceLeft"
 	EventArrived    EventReason = "MaintenanceVMArrived"

@@ -73,7 +73,7 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 	switch {
 	case v.VM.DeletionTimestamp != nil:
 		return VMPlan{}
-	case record.Starting:
+	case record.Starting, startedByHarvester(v):
 		return s.starting(v)
 	case !halted(v.VM) && restartedByKubeVirt(v.VM) && !over && !startedPaused(v.VM):
 		if len(v.VM.Status.StateChangeRequests) > 0 {
@@ -140,6 +140,15 @@ func restartedByKubeVirt(vm *kubevirtv1.VirtualMachine) bool {
 		}
 	}
 	return strings.HasPrefix(manager, "virt-controller")
+}
+
+// startedByHarvester reports that Harvester's own handler brings the VM back: it takes
+// the marker away in the write that restores the run strategy. Whoever else starts a VM
+// leaves the marker, or loses the record with it by the VM webhook. That handler starts
+// nothing more, so that a Manual VM still needs its start.
+func startedByHarvester(v *StoppedVM) bool {
+	_, marked := v.VM.Annotations[maintenance.AnnotationMarker]
+	return !marked && v.Record.Restart != maintenance.RestartNever && !halted(v.VM)
 }
 
 // startedPaused reports that a person asked for a paused start, which KubeVirt serves

@@ -9,6 +9,7 @@ import (
 // situation is a snapshot with what every rule asks of it worked out once.
 type situation struct {
 	*Snapshot
+	words   maintenance.Vocabulary
 	request maintenance.Request
 	record  *maintenance.NodeRecord
 	forced  bool
@@ -23,7 +24,10 @@ type situation struct {
 // observe works a snapshot out. A record that cannot be read is an error: without it
 // nobody knows what to bring back, so nothing may be done.
 func observe(snapshot *Snapshot) (*situation, error) {
-	s := &situation{Snapshot: snapshot, byName: make(map[string]*corev1.Node, len(snapshot.Nodes))}
+	s := &situation{Snapshot: snapshot, words: snapshot.Config.Words, byName: make(map[string]*corev1.Node, len(snapshot.Nodes))}
+	if s.words == (maintenance.Vocabulary{}) {
+		s.words = maintenance.Plain
+	}
 	for _, node := range snapshot.Nodes {
 		s.byName[node.Name] = node
 		if node.Name != snapshot.Name && s.available(node) {
@@ -33,7 +37,7 @@ func observe(snapshot *Snapshot) (*situation, error) {
 	if snapshot.Node == nil {
 		return s, nil
 	}
-	s.request = maintenance.ReadRequest(snapshot.Node)
+	s.request = s.words.Request(snapshot.Node)
 	record, err := maintenance.NodeRecordOf(snapshot.Node)
 	if err != nil {
 		return nil, err

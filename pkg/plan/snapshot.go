@@ -159,6 +159,8 @@ type KubeVirt struct {
 
 // Config holds the settings that decide.
 type Config struct {
+	// Words are the vocabulary on nodes; maintenance.Plain where it is not set.
+	Words maintenance.Vocabulary
 	// DrainTimeout is the limit of a drain; 0 means none.
 	DrainTimeout time.Duration
 	// HonorStrategy lets forced VMs keep their restart strategy

@@ -19,6 +19,7 @@ import (
 // it decides about maintenance.
 type world struct {
 	now        time.Time
+	words      maintenance.Vocabulary
 	nodes      map[string]*corev1.Node
 	vms        map[string]*kubevirtv1.VirtualMachine
 	vmis       map[string]*kubevirtv1.VirtualMachineInstance
@@ -91,7 +92,7 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 
 // snapshot observes a node as gather does.
 func (w *world) snapshot(name string) *Snapshot {
-	s := &Snapshot{Now: w.now, Name: name, ID: string(w.uid()), PodsKnown: true, Attempts: maps.Clone(w.attempts), KubeVirt: KubeVirt{MigrationsPerCluster: 5, MigrationsPerNode: 2, DrainTaint: maintenance.DefaultDrainTaint}}
+	s := &Snapshot{Now: w.now, Name: name, ID: string(w.uid()), PodsKnown: true, Attempts: maps.Clone(w.attempts), KubeVirt: KubeVirt{MigrationsPerCluster: 5, MigrationsPerNode: 2, DrainTaint: maintenance.DefaultDrainTaint}, Config: Config{Words: w.words}}
 	for _, n := range sorted(w.nodes) {
 		node := w.nodes[n].DeepCopy()
 		s.Nodes = append(s.Nodes, node)
@@ -210,8 +211,9 @@ func (w *world) show(node *corev1.Node, face *Face) {
 	set(maintenance.AnnotationNodeRecord, record)
 	set(maintenance.AnnotationRequestID, face.RequestID)
 	if face.Consume {
-		delete(node.Annotations, maintenance.AnnotationRequested)
-		delete(node.Annotations, maintenance.AnnotationForced)
+		for _, key := range maintenance.RequestAnnotations {
+			delete(node.Annotations, key)
+		}
 	}
 }
 

@@ -104,7 +104,7 @@ func TestARequestIsRefusedWhileHarvesterIsBeingUpgraded(t *testing.T) {
 		operator.Annotate(t, c, host, annotations)
 		refused := c.AwaitNode(t, host, "the request is refused", func(n *corev1.Node) bool {
 			condition := maintenance.Condition(n)
-			return condition != nil && condition.Reason == string(maintenance.PhaseError) && !maintenance.ReadRequest(n).Present
+			return condition != nil && condition.Reason == string(maintenance.PhaseError) && !maintenance.Plain.Request(n).Present
 		})
 		if message := maintenance.Condition(refused).Message; !strings.Contains(message, "hvst-upgrade-x7k") || refused.Spec.Unschedulable {
 			t.Errorf("during an upgrade: cordoned %t, %s", refused.Spec.Unschedulable, message)
@@ -124,7 +124,7 @@ func TestARequestIsRefusedWhileHarvesterIsBeingUpgraded(t *testing.T) {
 	c.Eventually(t, "refused for the VM alone", func(context.Context) error {
 		operator.Request(t, c, host)
 		refused := c.AwaitNode(t, host, "refused", func(n *corev1.Node) bool {
-			return maintenance.PhaseOf(n) == maintenance.PhaseError && !maintenance.ReadRequest(n).Present
+			return maintenance.PhaseOf(n) == maintenance.PhaseError && !maintenance.Plain.Request(n).Present
 		})
 		if message := maintenance.Condition(refused).Message; strings.Contains(message, "upgrade") || !strings.Contains(message, ns+"/possible") {
 			return errors.New(message)

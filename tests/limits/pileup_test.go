@@ -80,7 +80,7 @@ func TestDrainsThatAreResumedAgainAndAgainLeaveNothingBehind(t *testing.T) {
 	for range attempts {
 		operator.Request(t, c, host)
 		c.AwaitNode(t, host, "given up", func(node *corev1.Node) bool {
-			return maintenance.PhaseOf(node) == maintenance.PhaseError && !maintenance.ReadRequest(node).Wanted && operator.Holds(operator.Message(node), []string{"timed out"})
+			return maintenance.PhaseOf(node) == maintenance.PhaseError && !maintenance.Plain.Request(node).Wanted && operator.Holds(operator.Message(node), []string{"timed out"})
 		})
 	}
 	operator.AwaitMessage(t, c, host, "30 pods left", "held by PDB "+ns+"/never", "and 25 more")

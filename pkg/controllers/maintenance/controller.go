@@ -68,6 +68,8 @@ type Controller struct {
 	Pods     PodWatches
 	Stopped  Stopped
 	Memory   *execute.Memory
+	// Words are the vocabulary on nodes.
+	Words maintenance.Vocabulary
 	// Due is 1 for each VM that is due to be started and is not started yet, by namespace
 	// and name.
 	Due *prometheus.GaugeVec
@@ -127,7 +129,7 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 	if node == nil {
 		c.looked.forget(name)
 	}
-	if node == nil || (idle(node, time.Since(node.CreationTimestamp.Time)) && c.looked.at(node)) {
+	if node == nil || (c.idle(node, time.Since(node.CreationTimestamp.Time)) && c.looked.at(node)) {
 		c.Pods.Forget(name)
 		c.Memory.Forget(name)
 		c.told.forget(types.NamespacedName{Name: name})
@@ -149,9 +151,9 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 // their nodes all the time: nothing may be gathered for those.
 //
 // A young node is looked at: another one may have had its name.
-func idle(node *corev1.Node, age time.Duration) bool {
+func (c *Controller) idle(node *corev1.Node, age time.Duration) bool {
 	_, recorded := node.Annotations[maintenance.AnnotationNodeRecord]
-	return !recorded && !maintenance.ReadRequest(node).Present && maintenance.PhaseOf(node) != maintenance.PhaseValidating && age > plan.Young
+	return !recorded && !c.Words.Request(node).Present && maintenance.PhaseOf(node) != maintenance.PhaseValidating && age > plan.Young
 }
 
 // passLimit bounds the requests of one pass together: an API server that does not
@@ -251,7 +253,7 @@ func (c *Controller) grant(ctx context.Context, name string) (*plan.Plan, *corev
 		if err != nil {
 			return nil, nil, err
 		}
-		snapshot.Granted = prune(page, snapshot)
+		snapshot.Granted = c.prune(page, snapshot)
 		p, err := plan.Admit(snapshot)
 		if err != nil || p.Face == nil {
 			return nil, nil, err
@@ -273,10 +275,10 @@ func (c *Controller) grant(ctx context.Context, name string) (*plan.Plan, *corev
 // stand behind, and returns the nodes that the rest counts as engaged. A grant of the
 // very request that is decided about is left by a manager that died before the node
 // could show it: whoever decided since has counted it, so it can be used.
-func prune(page *execute.Page, snapshot *plan.Snapshot) map[string]bool {
+func (c *Controller) prune(page *execute.Page, snapshot *plan.Snapshot) map[string]bool {
 	pending := map[string]execute.Grant{}
 	for _, node := range snapshot.Nodes {
-		if !maintenance.Engaged(node) && maintenance.ReadRequest(node).Wanted {
+		if !c.Words.Engaged(node) && c.Words.Request(node).Wanted {
 			pending[node.Name] = execute.Grant{UID: node.UID, ID: node.Annotations[maintenance.AnnotationRequestID]}
 		}
 	}

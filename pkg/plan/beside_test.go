@@ -1,0 +1,128 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+)
+
+func TestACordonIsRefusedOnTheLastNodeAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(w *world)
+		refused bool
+	}{
+		"others remain":                    {},
+		"the last one":                     {change: func(w *world) { w.nodes["w2"].Spec.Unschedulable = true }, refused: true},
+		"the other one is in maintenance":  {change: func(w *world) { engage(w.nodes["w2"], "completed") }, refused: true},
+		"the last one is down itself":      {change: func(w *world) { unready(w.nodes["w1"]); unready(w.nodes["w2"]) }},
+		"it is in maintenance and by then": {change: func(w *world) { engage(w.nodes["w1"], "running"); unready(w.nodes["w2"]) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(0, 2, false)
+			if c.change != nil {
+				c.change(w)
+			}
+			findings, err := CheckCordon(w.snapshot("w1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := Refusal(findings); (got != "") != c.refused || (c.refused && !strings.Contains(got, "no other node would remain")) {
+				t.Errorf("the refusal is %q, want one: %t", got, c.refused)
+			}
+		})
+	}
+}
+
+func TestARequestIsCheckedAgainstTheNodesAlone(t *testing.T) {
+	w := cluster(3, 0, false)
+	w.addVM("pinned", "cp1", "Migrate", "Always").Spec.Template.Spec.NodeSelector = map[string]string{"only": "here"}
+	if findings, err := CheckMembers(w.snapshot("cp1")); err != nil || Refusal(findings) != "" {
+		t.Errorf("with all members there: %v, %v", findings, err)
+	}
+	engage(w.nodes["cp2"], "running")
+	findings, err := CheckMembers(w.snapshot("cp1"))
+	if err != nil || !strings.Contains(Refusal(findings), "quorum") {
+		t.Errorf("with a member out: %v, %v", findings, err)
+	}
+	whole, _, err := Check(w.snapshot("cp1"), true)
+	if err != nil || !strings.Contains(Refusal(whole), Refusal(findings)) {
+		t.Errorf("the pre-check says %q, the webhook %q: %v", Refusal(whole), Refusal(findings), err)
+	}
+}
+
+func TestARefusalIsDismissed(t *testing.T) {
+	w := cluster(2, 0, false)
+	node := w.nodes["cp1"]
+	node.Annotations[maintenance.AnnotationRequested] = "true"
+	w.pass("cp1")
+	w.pass("cp1")
+	if c := maintenance.Condition(node); c == nil || c.Status != corev1.ConditionFalse {
+		t.Fatalf("the request is not refused: %+v", c)
+	}
+	node.Annotations[maintenance.AnnotationClear] = "true"
+	w.pass("cp1")
+	if c := maintenance.Condition(node); c != nil || len(node.Annotations) > 0 {
+		t.Errorf("the node keeps %+v and %v", c, node.Annotations)
+	}
+}
+
+// Beside Harvester's own controllers the renamed request alone counts, the status word
+// is not theirs, and what they serve counts as out of maintenance.
+func TestBesideHarvester(t *testing.T) {
+	w := cluster(3, 1, false)
+	w.words = maintenance.Takeover
+	node := w.nodes["w1"]
+	node.Annotations[maintenance.AnnotationRequested] = "true"
+	for range 3 {
+		w.pass("w1")
+	}
+	if c := maintenance.Condition(node); c != nil || node.Spec.Unschedulable {
+		t.Errorf("a request that Harvester serves was taken: %+v", c)
+	}
+	delete(node.Annotations, maintenance.AnnotationRequested)
+	node.Annotations[maintenance.AnnotationRenamedRequested], node.Annotations[maintenance.AnnotationRequestedBy] = "true", "alice"
+	for range 3 {
+		w.pass("w1")
+	}
+	if got := node.Annotations[maintenance.AnnotationStatus]; got != maintenance.StatusDraining || !node.Spec.Unschedulable {
+		t.Errorf("the node shows %q while it drains", got)
+	}
+	if got := recordOf(t, node).RequestedBy; got != "alice" {
+		t.Errorf("the record names %q as who asked", got)
+	}
+	if _, left := node.Annotations[maintenance.AnnotationRenamedRequested]; left {
+		t.Error("the request is not consumed")
+	}
+	w.nodes["cp2"].Annotations[maintenance.AnnotationRequested] = "false"
+	snapshot := w.snapshot("cp1")
+	if findings, _, err := Check(snapshot, false); err != nil || !strings.Contains(Refusal(findings), "quorum") {
+		t.Errorf("what Harvester serves does not count: %v, %v", findings, err)
+	}
+}
+
+// Harvester's handler restores the run strategy, which starts no Manual VM.
+func TestAVMThatHarvesterBringsBackIsStarted(t *testing.T) {
+	w := cluster(3, 1, false)
+	vm := w.addVM("a", "w1", "ShutdownAndRestartAfterDisable", kubevirtv1.RunStrategyManual)
+	ask(w)
+	w.pass("w1")
+	record, err := maintenance.VMRecordOf(vm.Annotations)
+	if err != nil || record == nil {
+		t.Fatalf("the VM was not stopped: %v", err)
+	}
+	manual := kubevirtv1.RunStrategyManual
+	vm.Spec.RunStrategy, vm.Status.RunStrategy = &manual, manual
+	snapshot := w.snapshot("w1")
+	stopped := &StoppedVM{VM: vm, Record: record}
+	if p, err := DecideVM(snapshot, stopped); err != nil || act[Forget](&Plan{Actions: p.Actions}) != 1 {
+		t.Errorf("with its marker it was started by a person, and is left to them: %+v, %v", p, err)
+	}
+	delete(vm.Annotations, maintenance.AnnotationMarker)
+	if p, err := DecideVM(snapshot, stopped); err != nil || act[CallStart](&Plan{Actions: p.Actions}) != 1 {
+		t.Errorf("without its marker it is Harvester's to restore and Drydock's to start: %+v, %v", p, err)
+	}
+}
