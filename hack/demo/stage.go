@@ -65,7 +65,7 @@ func (s *stage) manager(ctx context.Context) error {
 		return fmt.Errorf("the manager's log: %w", err)
 	}
 	_, err = s.start("drydock", log, "--kubeconfig", kubeconfig, "--webhook=false", "--api=false",
-		"--metrics-bind-address", "127.0.0.1:0", "--health-bind-address", "127.0.0.1:0")
+		"--metrics-bind-address", "127.0.0.1:0", "--health-bind-address", "127.0.0.1:0", "--webhook=false")
 	return err
 }
 

@@ -23,6 +23,8 @@ type Options struct {
 	LeaderElect bool
 	// Webhook and API serve the admission webhooks and the node actions.
 	Webhook, API bool
+	// TLS is how they are served.
+	TLS TLSOptions
 	// DrainTimeout limits a drain; 0 means none.
 	DrainTimeout time.Duration
 	// ForcePolicy says what force does to VMs with a restart strategy.
@@ -71,11 +73,11 @@ func Command() *cli.Command {
 		Name:    "drydock",
 		Usage:   "take the nodes of a KubeVirt cluster into maintenance and back",
 		Version: version(),
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "kubeconfig", Sources: cli.EnvVars("KUBECONFIG"), Destination: &o.Kubeconfig, Usage: "kubeconfig `FILE`; without it the service account of the pod is used"},
 			&cli.StringFlag{Name: "namespace", Sources: cli.EnvVars("DRYDOCK_NAMESPACE"), Destination: &o.Namespace, Value: "harvester-system", Usage: "`NAMESPACE` of Drydock's own leases"},
 			&cli.BoolFlag{Name: "leader-elect", Sources: cli.EnvVars("DRYDOCK_LEADER_ELECT"), Destination: &o.LeaderElect, Value: true, Usage: "act only while holding the lease \"drydock\"; several replicas need it"},
-			&cli.BoolFlag{Name: "webhook", Sources: cli.EnvVars("DRYDOCK_WEBHOOK"), Destination: &o.Webhook, Value: true, Usage: "serve the admission webhooks (reserved: this version has none)"},
+			&cli.BoolFlag{Name: "webhook", Sources: cli.EnvVars("DRYDOCK_WEBHOOK"), Destination: &o.Webhook, Value: true, Usage: "serve the admission webhooks"},
 			&cli.BoolFlag{Name: "api", Sources: cli.EnvVars("DRYDOCK_API"), Destination: &o.API, Value: true, Usage: "serve the node actions over HTTP (reserved: this version has none)"},
 			&cli.DurationFlag{Name: "drain-timeout", Sources: cli.EnvVars("DRYDOCK_DRAIN_TIMEOUT"), Destination: &o.DrainTimeout, Usage: "give a drain up after this long, counted from its start across restarts; 0 for never"},
 			&cli.StringFlag{Name: "force-policy", Sources: cli.EnvVars("DRYDOCK_FORCE_POLICY"), Destination: &o.ForcePolicy, Value: ForceStayOff, Usage: "what force does to VMs that ask for a restart: \"stay-off\" or \"honor-strategy\""},
@@ -84,7 +86,7 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "health-bind-address", Sources: cli.EnvVars("DRYDOCK_HEALTH_BIND_ADDRESS"), Destination: &o.HealthAddress, Value: ":8081", Usage: "`ADDRESS` of /healthz and /readyz; \"0\" for none"},
 			&cli.StringFlag{Name: "log-level", Sources: cli.EnvVars("DRYDOCK_LOG_LEVEL"), Destination: &o.LogLevel, Value: "info", Usage: "panic, fatal, error, warn, info, debug or trace"},
 			&cli.StringFlag{Name: "log-format", Sources: cli.EnvVars("DRYDOCK_LOG_FORMAT"), Destination: &o.LogFormat, Value: "text", Usage: "text or json"},
-		},
+		}, tlsFlags(&o.TLS)...),
 		Action: func(ctx context.Context, command *cli.Command) error {
 			if command.Args().Present() {
 				return fmt.Errorf("unexpected argument %q: drydock takes flags only, see --help", command.Args().First())
@@ -111,7 +113,7 @@ func (o *Options) validate() error {
 	if _, err := logrus.ParseLevel(o.LogLevel); err != nil {
 		return fmt.Errorf("--log-level: %w", err)
 	}
-	return nil
+	return o.TLS.validate()
 }
 
 // setUpLog configures the process's logger, which wrangler and lasso use as well.

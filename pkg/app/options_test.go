@@ -7,7 +7,8 @@ import (
 )
 
 func TestOptionsNameWhatIsWrong(t *testing.T) {
-	good := Options{Namespace: "harvester-system", ForcePolicy: ForceStayOff, PossibleIsConsent: ConsentAuto, LogLevel: "info", LogFormat: "text"}
+	tls := TLSOptions{WebhookService: "drydock-webhook", APIService: "drydock-api", WebhookConfiguration: "drydock", Secret: "drydock-tls", Source: TLSSelf}
+	good := Options{TLS: tls, Namespace: "harvester-system", ForcePolicy: ForceStayOff, PossibleIsConsent: ConsentAuto, LogLevel: "info", LogFormat: "text"}
 	if err := good.validate(); err != nil {
 		t.Fatalf("good options are refused: %v", err)
 	}
@@ -17,6 +18,14 @@ func TestOptionsNameWhatIsWrong(t *testing.T) {
 		`--force-policy: "x" is neither "stay-off" nor "honor-strategy"`:             func(o *Options) { o.ForcePolicy = "x" },
 		`--live-migrate-if-possible-consents: "x" is neither "auto", "yes" nor "no"`: func(o *Options) { o.PossibleIsConsent = "x" },
 		`--log-format: "xml" is neither "text" nor "json"`:                           func(o *Options) { o.LogFormat = "xml" },
+		`--webhook-service: "a.b" is not the name of a Service`:                      func(o *Options) { o.TLS.WebhookService = "a.b" },
+		`--api-service: "" is not the name of a Service`:                             func(o *Options) { o.TLS.APIService = "" },
+		`--webhook-configuration: "A" is not a name`:                                 func(o *Options) { o.TLS.WebhookConfiguration = "A" },
+		`--tls-secret: "" is not a name`:                                             func(o *Options) { o.TLS.Secret = "" },
+		`--tls-source: "x" is neither "self" nor "secret"`:                           func(o *Options) { o.TLS.Source = "x" },
+		"--shutdown-delay: -1s is negative":                                          func(o *Options) { o.TLS.ShutdownDelay = -time.Second },
+		`--tls-lifetimes: "ca=x" is not a positive duration`:                         func(o *Options) { o.TLS.Lifetimes = "ca=x" },
+		`--tls-lifetimes: "cat=1s" names none of`:                                    func(o *Options) { o.TLS.Lifetimes = "settle=1s,cat=1s" },
 		"--log-level": func(o *Options) { o.LogLevel = "loud" },
 	} {
 		options := good

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/rancher/lasso/pkg/cache"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 	kubevirtclient "kubevirt.io/client-go/kubevirt/typed/core/v1"
 
+	"github.com/drydock-dev/drydock/pkg/certificates"
 	maintenancecontroller "github.com/drydock-dev/drydock/pkg/controllers/maintenance"
 	"github.com/drydock-dev/drydock/pkg/execute"
 	"github.com/drydock-dev/drydock/pkg/gather"
@@ -59,6 +61,11 @@ type manager struct {
 	crds     *crds
 	storage  atomic.Pointer[longhorn.Reader]
 	upgrades atomic.Pointer[harvester.Upgrades]
+
+	certificates *certificates.Keeper
+	webhooks     lateHandler
+	// servers are those that finish their requests before the process ends.
+	servers sync.WaitGroup
 }
 
 // Run runs a manager until the context ends, or its leader lease is lost.
@@ -80,11 +87,20 @@ func Run(ctx context.Context, o Options) error {
 	if m.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
+	defer m.servers.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	m.ready.set("caches")
 	if err := serve(ctx, "health", o.HealthAddress, healthMux(m.ready)); err != nil {
 		return err
 	}
 	if err := serve(ctx, "metrics", o.MetricsAddress, m.metrics.mux()); err != nil {
+		return err
+	}
+	if err := m.keepCertificates(ctx); err != nil {
+		return err
+	}
+	if err := m.serveWebhooks(ctx); err != nil {
 		return err
 	}
 	return m.run(ctx)
@@ -115,6 +131,7 @@ func (m *manager) run(ctx context.Context) error {
 	}
 	go m.crds.follow(ctx, func(ctx context.Context) { m.longhorn(ctx, c) }, longhornCRDs...)
 	go m.crds.follow(ctx, m.harvester, harvester.UpgradeCRD)
+	m.wireWebhooks()
 	m.ready.set("")
 	logrus.Info("ready")
 	return lead(ctx, m.kube, m.options, m.metrics, c.Lead)

@@ -19,6 +19,14 @@ import (
 type readiness struct {
 	mu      sync.Mutex
 	waiting string
+	others  []func() string
+}
+
+// also asks what another part is waiting for, "" for nothing.
+func (r *readiness) also(waiting func() string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.others = append(r.others, waiting)
 }
 
 func (r *readiness) set(waiting string) {
@@ -32,8 +40,13 @@ func (r *readiness) set(waiting string) {
 
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
-	waiting := r.waiting
+	waiting, others := r.waiting, r.others
 	r.mu.Unlock()
+	for _, other := range others {
+		if waiting == "" {
+			waiting = other()
+		}
+	}
 	if waiting != "" {
 		http.Error(w, "waiting for "+waiting, http.StatusServiceUnavailable)
 		return

@@ -1,0 +1,19 @@
+package app
+
+import (
+	"context"
+	"net/http"
+)
+
+// serveWebhooks binds the webhooks' address. m.webhooks answers once it is set.
+func (m *manager) serveWebhooks(ctx context.Context) error {
+	if !m.options.Webhook {
+		return nil
+	}
+	return m.serveTLS(ctx, "webhook", m.options.TLS.WebhookAddress, &m.webhooks)
+}
+
+// wireWebhooks sets what answers.
+func (m *manager) wireWebhooks() {
+	m.webhooks.set(http.NotFoundHandler())
+}
