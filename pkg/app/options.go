@@ -32,6 +32,8 @@ type Options struct {
 	// PossibleIsConsent says whether a template's LiveMigrateIfPossible allows an
 	// interruption.
 	PossibleIsConsent string
+	// Harvester says how to live beside Harvester's own controllers.
+	Harvester string
 	// MetricsAddress and HealthAddress are where metrics and health are served; "0"
 	// for not at all.
 	MetricsAddress, HealthAddress string
@@ -82,6 +84,7 @@ func Command() *cli.Command {
 			&cli.DurationFlag{Name: "drain-timeout", Sources: cli.EnvVars("DRYDOCK_DRAIN_TIMEOUT"), Destination: &o.DrainTimeout, Usage: "give a drain up after this long, counted from its start across restarts; 0 for never"},
 			&cli.StringFlag{Name: "force-policy", Sources: cli.EnvVars("DRYDOCK_FORCE_POLICY"), Destination: &o.ForcePolicy, Value: ForceStayOff, Usage: "what force does to VMs that ask for a restart: \"stay-off\" or \"honor-strategy\""},
 			&cli.StringFlag{Name: "live-migrate-if-possible-consents", Sources: cli.EnvVars("DRYDOCK_LIVE_MIGRATE_IF_POSSIBLE_CONSENTS"), Destination: &o.PossibleIsConsent, Value: ConsentAuto, Usage: "whether evictionStrategy LiveMigrateIfPossible in a VM's template allows to shut the VM down when it cannot move: \"yes\", \"no\", or \"auto\", which is no where Harvester is installed, since Harvester writes it into every VM"},
+			&cli.StringFlag{Name: "harvester", Sources: cli.EnvVars("DRYDOCK_HARVESTER"), Destination: &o.Harvester, Value: HarvesterAuto, Usage: "beside Harvester's own controllers, which drain nodes as well: \"auto\" stays idle while they run, \"takeover\" renames requests before they see them (needs the webhooks), \"absent\" does not look for them"},
 			&cli.StringFlag{Name: "metrics-bind-address", Sources: cli.EnvVars("DRYDOCK_METRICS_BIND_ADDRESS"), Destination: &o.MetricsAddress, Value: ":8080", Usage: "`ADDRESS` of /metrics; \"0\" for none"},
 			&cli.StringFlag{Name: "health-bind-address", Sources: cli.EnvVars("DRYDOCK_HEALTH_BIND_ADDRESS"), Destination: &o.HealthAddress, Value: ":8081", Usage: "`ADDRESS` of /healthz and /readyz; \"0\" for none"},
 			&cli.StringFlag{Name: "log-level", Sources: cli.EnvVars("DRYDOCK_LOG_LEVEL"), Destination: &o.LogLevel, Value: "info", Usage: "panic, fatal, error, warn, info, debug or trace"},
@@ -107,6 +110,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("--force-policy: %q is neither %q nor %q", o.ForcePolicy, ForceStayOff, ForceHonorStrategy)
 	case o.PossibleIsConsent != ConsentAuto && o.PossibleIsConsent != ConsentYes && o.PossibleIsConsent != ConsentNo:
 		return fmt.Errorf("--live-migrate-if-possible-consents: %q is neither %q, %q nor %q", o.PossibleIsConsent, ConsentAuto, ConsentYes, ConsentNo)
+	case o.Harvester != HarvesterAuto && o.Harvester != HarvesterTakeover && o.Harvester != HarvesterAbsent:
+		return fmt.Errorf("--harvester: %q is neither %q, %q nor %q", o.Harvester, HarvesterAuto, HarvesterTakeover, HarvesterAbsent)
+	case o.Harvester == HarvesterTakeover && !o.Webhook:
+		return fmt.Errorf("--harvester: %q needs --webhook, which renames the requests", o.Harvester)
 	case o.LogFormat != "text" && o.LogFormat != "json":
 		return fmt.Errorf("--log-format: %q is neither \"text\" nor \"json\"", o.LogFormat)
 	}

@@ -8,7 +8,7 @@ import (
 
 func TestOptionsNameWhatIsWrong(t *testing.T) {
 	tls := TLSOptions{WebhookService: "drydock-webhook", APIService: "drydock-api", WebhookConfiguration: "drydock", Secret: "drydock-tls", Source: TLSSelf}
-	good := Options{TLS: tls, Namespace: "harvester-system", ForcePolicy: ForceStayOff, PossibleIsConsent: ConsentAuto, LogLevel: "info", LogFormat: "text"}
+	good := Options{TLS: tls, Namespace: "harvester-system", ForcePolicy: ForceStayOff, PossibleIsConsent: ConsentAuto, Harvester: HarvesterAuto, Webhook: true, LogLevel: "info", LogFormat: "text"}
 	if err := good.validate(); err != nil {
 		t.Fatalf("good options are refused: %v", err)
 	}
@@ -17,6 +17,8 @@ func TestOptionsNameWhatIsWrong(t *testing.T) {
 		"--drain-timeout: -5s is negative": func(o *Options) { o.DrainTimeout = -5 * time.Second },
 		`--force-policy: "x" is neither "stay-off" nor "honor-strategy"`:             func(o *Options) { o.ForcePolicy = "x" },
 		`--live-migrate-if-possible-consents: "x" is neither "auto", "yes" nor "no"`: func(o *Options) { o.PossibleIsConsent = "x" },
+		`--harvester: "x" is neither "auto", "takeover" nor "absent"`:                func(o *Options) { o.Harvester = "x" },
+		`--harvester: "takeover" needs --webhook`:                                    func(o *Options) { o.Harvester, o.Webhook = HarvesterTakeover, false },
 		`--log-format: "xml" is neither "text" nor "json"`:                           func(o *Options) { o.LogFormat = "xml" },
 		`--webhook-service: "a.b" is not the name of a Service`:                      func(o *Options) { o.TLS.WebhookService = "a.b" },
 		`--api-service: "" is not the name of a Service`:                             func(o *Options) { o.TLS.APIService = "" },

@@ -35,7 +35,6 @@ import (
 	"github.com/drydock-dev/drydock/pkg/harvester"
 	"github.com/drydock-dev/drydock/pkg/kubevirt"
 	"github.com/drydock-dev/drydock/pkg/longhorn"
-	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/pkg/nodedrain"
 	"github.com/drydock-dev/drydock/pkg/plan"
 )
@@ -44,7 +43,7 @@ var (
 	kubevirtCRDs = []string{
 		"kubevirts.kubevirt.io", "virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io", "virtualmachineinstancemigrations.kubevirt.io",
 	}
-	longhornCRDs = []string{"volumes.longhorn.io", "replicas.longhorn.io", "engines.longhorn.io", "settings.longhorn.io"}
+	longhornCRDs = []string{"volumes.longhorn.io", "replicas.longhorn.io", "engines.longhorn.io", "settings.longhorn.io", "volumeattachments.longhorn.io"}
 )
 
 // workers is how many nodes, and how many VMs, are looked at at once. A pass never
@@ -134,7 +133,11 @@ func (m *manager) run(ctx context.Context) error {
 	m.wireWebhooks()
 	m.ready.set("")
 	logrus.Info("ready")
-	return lead(ctx, m.kube, m.options, m.metrics, c.Lead)
+	begin, err := m.besideHarvester(ctx, m.recorder(ctx), c)
+	if err != nil {
+		return err
+	}
+	return lead(ctx, m.kube, m.options, m.metrics, begin)
 }
 
 // wire builds the controller and everything that it stands on; start then fills the
@@ -171,7 +174,7 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 		Upgrade: m.upgrade, Pending: m.pending, Waiting: memory.Waiting,
 		PossibleIsConsent: m.possibleIsConsent,
 		Clock:             clock.RealClock{},
-		Config:            plan.Config{Words: maintenance.Plain, DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
+		Config:            plan.Config{Words: m.options.words(), DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
 	}
 	c = &maintenancecontroller.Controller{
 		Nodes: coreV1.Node(), VMs: kv.VirtualMachine(), VMIs: kv.VirtualMachineInstance().Cache(),

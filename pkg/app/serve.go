@@ -19,6 +19,7 @@ import (
 type readiness struct {
 	mu      sync.Mutex
 	waiting string
+	detail  string
 	others  []func() string
 }
 
@@ -38,9 +39,16 @@ func (r *readiness) set(waiting string) {
 	r.waiting = waiting
 }
 
+// note adds a detail to the answer of a manager that is ready, "" for none.
+func (r *readiness) note(detail string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.detail = detail
+}
+
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
-	waiting, others := r.waiting, r.others
+	waiting, detail, others := r.waiting, r.detail, r.others
 	r.mu.Unlock()
 	for _, other := range others {
 		if waiting == "" {
@@ -52,6 +60,9 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "ok")
+	if detail != "" {
+		fmt.Fprintln(w, detail)
+	}
 }
 
 func healthMux(ready *readiness) *http.ServeMux {
@@ -65,6 +76,7 @@ func healthMux(ready *readiness) *http.ServeMux {
 type metrics struct {
 	registry *prometheus.Registry
 	leader   prometheus.Gauge
+	idle     prometheus.Gauge
 	due      *prometheus.GaugeVec
 }
 
@@ -72,12 +84,13 @@ func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		leader:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_leader", Help: "1 while this replica is the one that acts."}),
+		idle:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_idle", Help: "1 while nothing is done because Harvester's own controllers run, see --harvester."}),
 		due: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "drydock_vm_start_due", Help: "1 for each VM that Drydock stopped, that is due to be started and is not started yet. There are as many as VMs in that state."},
 			[]string{"namespace", "name"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_build_info", Help: "Always 1; the version is a label.", ConstLabels: prometheus.Labels{"version": version()}})
 	build.Set(1)
-	m.registry.MustRegister(m.leader, m.due, build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.leader, m.idle, m.due, build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

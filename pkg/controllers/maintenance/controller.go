@@ -114,6 +114,9 @@ func (c *Controller) Lead() error {
 	return nil
 }
 
+// Rest ceases to act; what is under way ends by itself.
+func (c *Controller) Rest() { c.leading.Store(false) }
+
 // enqueueNode asks for a pass at once. Enqueue would not do: lasso counts each call as
 // a failure of the key until the next pass, and after thirty of them, which one drain
 // easily has within a second, delays the key by two minutes.
