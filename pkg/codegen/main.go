@@ -40,6 +40,7 @@ func main() {
 					longhornv1.Replica{},
 					longhornv1.Setting{},
 					longhornv1.Volume{},
+					longhornv1.VolumeAttachment{},
 				},
 			},
 		},

@@ -7,6 +7,7 @@ import (
 
 	longhornv1 "github.com/longhorn/longhorn-manager/k8s/pkg/apis/longhorn/v1beta2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -60,9 +61,42 @@ func (r *Reader) attached(node string) ([]string, error) {
 	}
 	var reasons []string
 	for _, volume := range volumes {
-		reasons = append(reasons, fmt.Sprintf("volume %s is attached to the node", volume.Name))
+		attachment, err := r.attachments.Get(volume.Namespace, volume.Name)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("attachment of volume %s: %w", volume.Name, err)
+		}
+		reasons = append(reasons, whyAttached(volume.Name, attachment, node))
 	}
 	return reasons, nil
+}
+
+// whyAttached says who keeps a volume attached to a node, from the tickets by which
+// Longhorn's parts ask for it. A backup ends by itself, what a person has attached stays
+// until a person detaches it.
+func whyAttached(volume string, attachment *longhornv1.VolumeAttachment, node string) string {
+	var others []string
+	byHand := false
+	if attachment != nil {
+		for _, ticket := range attachment.Spec.AttachmentTickets {
+			switch {
+			case ticket == nil || ticket.NodeID != node:
+			case ticket.Type == longhornv1.AttacherTypeBackupController:
+				return "a backup of volume " + volume + " is running"
+			case ticket.Type == longhornv1.AttacherTypeLonghornAPI:
+				byHand = true
+			case !slices.Contains(others, string(ticket.Type)):
+				others = append(others, string(ticket.Type))
+			}
+		}
+	}
+	slices.Sort(others)
+	switch {
+	case len(others) > 0:
+		return "volume " + volume + " is attached to the node by " + strings.Join(others, " and ")
+	case byHand:
+		return "volume " + volume + " is attached to the node by hand"
+	}
+	return "volume " + volume + " is attached to the node"
 }
 
 func (r *Reader) policy() (string, error) {

@@ -31,12 +31,17 @@ type Reader struct {
 	replicas longhorncontrollers.ReplicaCache
 	engines  longhorncontrollers.EngineCache
 	settings longhorncontrollers.SettingCache
+	// attachments have the name of their volume.
+	attachments longhorncontrollers.VolumeAttachmentCache
 }
 
 // NewReader adds the indexes that a Reader needs; it must be called before the caches
 // start.
 func NewReader(lh longhorncontrollers.Interface) *Reader {
-	r := &Reader{volumes: lh.Volume().Cache(), replicas: lh.Replica().Cache(), engines: lh.Engine().Cache(), settings: lh.Setting().Cache()}
+	r := &Reader{
+		volumes: lh.Volume().Cache(), replicas: lh.Replica().Cache(), engines: lh.Engine().Cache(), settings: lh.Setting().Cache(),
+		attachments: lh.VolumeAttachment().Cache(),
+	}
 	r.replicas.AddIndexer(replicaByNode, func(replica *longhornv1.Replica) ([]string, error) {
 		return []string{replica.Spec.NodeID}, nil
 	})

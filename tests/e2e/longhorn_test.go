@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
 
@@ -207,4 +208,49 @@ func TestAHeldInstanceManagerIsExplained(t *testing.T) {
 	never(t, "the stopped VM was touched", versionsTo(t, history, operator.GetVM(t, c, ns, "stopped")), func(vm *virtv1.VirtualMachine) bool {
 		return !halted(vm) || operator.HasMarker(vm)
 	})
+}
+
+// A backup keeps a volume attached, and so the instance manager. It is named, awaited and
+// never cut short.
+func TestABackupIsAwaitedByName(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host, other := pool.Host(0), pool.Host(1)
+	data := volume(t, c, ns, "data", host, other)
+	// No drain removes such a pod, and it keeps the volume attached as Longhorn would for
+	// the backup.
+	user := plainPod(ns, "attacher", host)
+	user.Labels = map[string]string{"app": "csi-attacher"}
+	user.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	user.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
+	createPods(t, c, user)
+	awaitHealthy(t, c, data, 2)
+	attachments := c.Dynamic.Resource(longhornv1.SchemeGroupVersion.WithResource("volumeattachments")).Namespace(longhornNamespace)
+	if _, err := attachments.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": longhornv1.SchemeGroupVersion.String(), "kind": "VolumeAttachment", "metadata": map[string]any{"name": data},
+		"spec": map[string]any{"volume": data, "attachmentTickets": map[string]any{
+			"backup": map[string]any{"id": "backup", "type": string(longhornv1.AttacherTypeBackupController), "nodeID": host},
+		}},
+	}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := attachments.Delete(context.WithoutCancel(t.Context()), data, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	manager := instanceManager(t, c, host, "held-"+host)
+
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, longhornNamespace+"/"+manager.Name, "a backup of volume "+data+" is running")
+	if now, err := attachments.Get(t.Context(), data, metav1.GetOptions{}); err != nil || now.GetGeneration() != 1 {
+		t.Errorf("the backup's attachment was touched: %v", err)
+	}
+	// The backup ends.
+	if err := c.Kube.PolicyV1().PodDisruptionBudgets(longhornNamespace).Delete(t.Context(), "held-"+host, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitPodGone(t, c, manager)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 }

@@ -26,6 +26,7 @@ type Interface interface {
 	Replica() ReplicaController
 	Setting() SettingController
 	Volume() VolumeController
+	VolumeAttachment() VolumeAttachmentController
 }
 
 func New(controllerFactory controller.SharedControllerFactory) Interface {
@@ -56,4 +57,8 @@ func (v *version) Setting() SettingController {
 
 func (v *version) Volume() VolumeController {
 	return generic.NewController[*v1beta2.Volume, *v1beta2.VolumeList](schema.GroupVersionKind{Group: "longhorn.io", Version: "v1beta2", Kind: "Volume"}, "volumes", true, v.controllerFactory)
+}
+
+func (v *version) VolumeAttachment() VolumeAttachmentController {
+	return generic.NewController[*v1beta2.VolumeAttachment, *v1beta2.VolumeAttachmentList](schema.GroupVersionKind{Group: "longhorn.io", Version: "v1beta2", Kind: "VolumeAttachment"}, "volumeattachments", true, v.controllerFactory)
 }
