@@ -111,6 +111,8 @@ type VMRecord struct {
 	// Stopped is the UID of the VMI that was stopped: the VM is back when another
 	// one exists.
 	Stopped types.UID `json:"stopped,omitempty"`
+	// Paused is true when the guest was paused: started again, it is not.
+	Paused bool `json:"paused,omitempty"`
 	// Starting is set in the write that restores the run strategy.
 	Starting bool `json:"starting,omitempty"`
 }

@@ -147,6 +147,9 @@ func checkVMs(s *situation) []Finding {
 		if fate.Verdict == Block {
 			findings = append(findings, Finding{Check: CheckVMs, Message: fate.blockMessage(), Remedy: fate.remedy()})
 		}
+		if fate.Paused && fate.Verdict.stops() {
+			findings = append(findings, Finding{Check: CheckVMs, Warning: true, Message: fate.label() + " is paused and loses what it holds in memory: it is to be shut down"})
+		}
 	}
 	return append(findings, s.strand()...)
 }

@@ -75,7 +75,7 @@ func (s *situation) stopRecord(f *Fate) *maintenance.VMRecord {
 	return &maintenance.VMRecord{
 		ID: s.record.ID, Node: s.Node.Name, NodeUID: s.Node.UID,
 		Restart: restart, Source: f.Source,
-		RunStrategy: string(strategy), Stopped: f.instance.VMI.UID,
+		RunStrategy: string(strategy), Stopped: f.instance.VMI.UID, Paused: f.Paused,
 	}
 }
 

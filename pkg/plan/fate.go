@@ -60,6 +60,8 @@ type Fate struct {
 	// Unknown is a value of the strategy label that means nothing and is taken for
 	// Migrate.
 	Unknown string `json:"unknownStrategy,omitempty"`
+	// Paused is true for a paused guest.
+	Paused bool `json:"paused,omitempty"`
 	// Progress and Detail say where it stands now.
 	Progress Progress `json:"progress,omitempty"`
 	Detail   string   `json:"detail,omitempty"`
@@ -95,7 +97,7 @@ func (s *situation) fates() []Fate {
 // contract.
 func (s *situation) fate(i *Instance) Fate {
 	key := i.Key()
-	f := Fate{instance: i, Namespace: key.Namespace, Name: key.Name}
+	f := Fate{instance: i, Namespace: key.Namespace, Name: key.Name, Paused: i.paused()}
 	switch {
 	case i.final():
 		f.Verdict, f.Reason = Await, ReasonFinal

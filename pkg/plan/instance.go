@@ -20,6 +20,10 @@ func (i *Instance) final() bool {
 	return i.VMI.Status.Phase == kubevirtv1.Succeeded || i.VMI.Status.Phase == kubevirtv1.Failed
 }
 
+// paused reports a guest whose memory is kept and whose processors stand still. A
+// migration keeps it so, a shutdown loses it.
+func (i *Instance) paused() bool { return i.conditionTrue(kubevirtv1.VirtualMachineInstancePaused) }
+
 // on reports whether the VMI lives on the node, as opposed to being on its way there.
 func (i *Instance) on(node string) bool {
 	if i.VMI.Status.NodeName != "" {

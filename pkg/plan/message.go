@@ -115,10 +115,19 @@ func (s *situation) nameIt(l *leftover, f *Fate) {
 	switch {
 	case f.Verdict == Block:
 		l.named = append(l.named, f.label()+" "+f.Message)
-	case f.Progress == ShuttingDown, f.Detail == waitingForSlot:
+	case f.Progress == ShuttingDown, f.Detail == waitingForSlot && !f.Paused:
 	case f.Detail != "":
-		l.named = append(l.named, f.label()+" "+f.Detail)
+		l.named = append(l.named, f.label()+pausedWord(f)+" "+f.Detail)
+	case f.Paused:
+		l.named = append(l.named, f.label()+" is paused")
 	}
+}
+
+func pausedWord(f *Fate) string {
+	if f.Paused {
+		return " (paused)"
+	}
+	return ""
 }
 
 // message says what is left: "4 of 7 VMs left: 2 migrating, …; 3 pods, …".

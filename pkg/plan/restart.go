@@ -197,7 +197,11 @@ func (s *situation) start(v *StoppedVM) VMPlan {
 func (s *situation) starting(v *StoppedVM) VMPlan {
 	switch {
 	case v.VMI != nil && v.VMI.UID != v.Record.Stopped:
-		return forget(v, EventVMStarted, "was started again after maintenance of node "+v.Record.Node)
+		message := "was started again after maintenance of node " + v.Record.Node
+		if v.Record.Paused {
+			message += "; it was paused before and is not any more"
+		}
+		return forget(v, EventVMStarted, message)
 	case halted(v.VM):
 		return forget(v, EventVMStaysOff, "was stopped by somebody else; Drydock leaves it alone")
 	}

@@ -73,6 +73,7 @@ func TestAPausedVMMovesPausedAndAStoppedOneRunsAgain(t *testing.T) {
 	}
 
 	operator.Request(t, c, host)
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceDraining", ns+"/stops is paused and loses what it holds in memory")
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, name := range []string{"moves", "plain"} {
 		if vmi := operator.AwaitRunningOn(t, c, ns, name, other); !paused(vmi) {
@@ -85,6 +86,7 @@ func TestAPausedVMMovesPausedAndAStoppedOneRunsAgain(t *testing.T) {
 	if vmi := operator.AwaitRunningOn(t, c, ns, "stops", host, other); paused(vmi) {
 		t.Error("the VM that was started is paused")
 	}
+	operator.AwaitEvent(t, c, "VirtualMachine", ns, "stops", "MaintenanceStarted", "it was paused before and is not any more")
 }
 
 // A VM in the middle of starting has no node name yet, only a launcher: it is on the
