@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -75,42 +76,69 @@ func New(nodes Nodes, machines Machines, movers Movers, subresources Subresource
 // failures are named in the face and returned once it is.
 func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (time.Duration, error) {
 	var failures []error
-	for _, action := range p.Actions {
-		updated, err := e.act(ctx, node, action)
+	for rest := p.Actions; len(rest) > 0; {
+		var batch []plan.Action
+		batch, rest = nextBatch(rest)
+		updated, errs := e.sideBySide(ctx, node, batch)
 		if updated != nil {
 			node = updated
 		}
-		if err == nil {
-			continue
-		}
-		failures = append(failures, err)
-		if essential(action) || (p.Face != nil && p.Face.Record == nil && !isStart(action)) {
-			return p.Wake, errors.Join(failures...)
+		for n, err := range errs {
+			if err == nil {
+				continue
+			}
+			failures = append(failures, err)
+			if essential(batch[n]) || (p.Face != nil && p.Face.Record == nil && !isStart(batch[n])) {
+				return p.Wake, errors.Join(failures...)
+			}
 		}
 	}
 	wake, now := p.Wake, e.clock.Now()
 	if p.Face != nil {
+		e.tellLeft(ctx, node, p, now)
 		wait, err := e.show(ctx, node, withFailures(p.Face, failures), slices.ContainsFunc(p.Events, shows), now)
 		if err != nil {
 			return wake, errors.Join(append(failures, err)...)
 		}
 		wake = sooner(wake, wait)
 	}
-	e.tellAll(ctx, node, p, now)
+	e.tellRest(ctx, node, p, now)
 	return wake, errors.Join(failures...)
 }
 
-// tellAll tells the plan's events after its face, if any, was written at a time. The one that
-// stands for a change of phase is told under a name that a successor finds.
-func (e *Executor) tellAll(ctx context.Context, node *corev1.Node, p *plan.Plan, now time.Time) {
-	changes := p.Face != nil && p.Face.Phase != maintenance.PhaseNone && p.Face.Phase != maintenance.PhaseOf(node)
+// ofPhase reports an event that stands for a change of phase.
+func ofPhase(event plan.Event) bool {
+	return event.VM == nil && event.VMI == nil && event.Once == ""
+}
+
+// tellLeft tells that a node leaves maintenance, before that is written: afterwards nothing
+// on the node would remind a successor of it. The name follows from what is left, so that
+// whoever repeats the last step does not tell it twice.
+func (e *Executor) tellLeft(ctx context.Context, node *corev1.Node, p *plan.Plan, now time.Time) {
+	left := maintenance.Condition(node)
+	if p.Face.Phase != maintenance.PhaseNone || left == nil {
+		return
+	}
 	for _, event := range p.Events {
-		if changes && event.VM == nil && event.VMI == nil && event.Once == "" {
+		if ofPhase(event) {
 			e.logNode(node, event)
-			e.tellTransition(ctx, node, p.Face.Phase, now, event)
-			continue
+			e.tellTransition(ctx, node, maintenance.PhaseNone, left.LastTransitionTime.Time, now, event)
 		}
-		e.Tell(node, event)
+	}
+}
+
+// tellRest tells the plan's events after its face, if any, was written at a time. The one that
+// stands for a change of phase is told under a name that a successor finds.
+func (e *Executor) tellRest(ctx context.Context, node *corev1.Node, p *plan.Plan, now time.Time) {
+	changes := p.Face != nil && p.Face.Phase != maintenance.PhaseOf(node)
+	for _, event := range p.Events {
+		switch {
+		case !changes || !ofPhase(event):
+			e.Tell(node, event)
+		case p.Face.Phase != maintenance.PhaseNone:
+			e.logNode(node, event)
+			e.tellTransition(ctx, node, p.Face.Phase, now, now, event)
+		}
 	}
 }
 
@@ -126,6 +154,84 @@ func (e *Executor) VM(ctx context.Context, p plan.VMPlan) error {
 		}
 	}
 	return nil
+}
+
+// abreast is how many requests of one pass are under way at once.
+const abreast = 10
+
+// nextBatch returns the actions that are carried out next, and those after them: one
+// about the node, which the rest relies on, or all up to the next such.
+func nextBatch(actions []plan.Action) (batch, rest []plan.Action) {
+	end := slices.IndexFunc(actions, essential)
+	switch end {
+	case -1:
+		return actions, nil
+	case 0:
+		end = 1
+	}
+	return actions[:end], actions[end:]
+}
+
+// sideBySide carries out a batch. Those about one VM or pod are done in their order,
+// and none of them after one that failed; the others do not wait for each other: a slot
+// that is free stays unused while an eviction waits for the one before. The errors are
+// in the order of the actions.
+func (e *Executor) sideBySide(ctx context.Context, node *corev1.Node, batch []plan.Action) (updated *corev1.Node, errs []error) {
+	errs = make([]error, len(batch))
+	if essential(batch[0]) {
+		updated, errs[0] = e.act(ctx, node, batch[0])
+		return updated, errs
+	}
+	bySubject := map[types.NamespacedName][]int{}
+	var subjects []types.NamespacedName
+	for n, action := range batch {
+		subject := subjectOf(action)
+		if bySubject[subject] == nil {
+			subjects = append(subjects, subject)
+		}
+		bySubject[subject] = append(bySubject[subject], n)
+	}
+	workqueue.ParallelizeUntil(ctx, abreast, len(subjects), func(i int) {
+		for _, n := range bySubject[subjects[i]] {
+			if _, errs[n] = e.act(ctx, node, batch[n]); errs[n] != nil {
+				return
+			}
+		}
+	})
+	return nil, errs
+}
+
+// subjectOf is the VM, or the pod that is none's, that an action is about.
+func subjectOf(action plan.Action) types.NamespacedName {
+	of := func(object metav1.Object) types.NamespacedName {
+		return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	}
+	switch a := action.(type) {
+	case plan.Evict:
+		if a.VMI == nil {
+			// A VM may have the pod's name; one that waits for the other does no harm.
+			return of(a.Pod)
+		}
+		return of(a.VMI)
+	case plan.Migrate:
+		return of(a.VMI)
+	case plan.Withdraw:
+		return of(a.VMI)
+	case plan.DeleteMigration:
+		return of(a.VMI)
+	case plan.DeleteVMI:
+		return of(a.VMI)
+	case plan.Halt:
+		return of(a.VM)
+	case plan.Start:
+		return of(a.VM)
+	case plan.CallStart:
+		return of(a.VM)
+	case plan.Forget:
+		return of(a.VM)
+	case plan.Cordon, plan.Uncordon, plan.RemoveTaint:
+	}
+	return types.NamespacedName{}
 }
 
 // essential reports an action without which the following would be wrong.

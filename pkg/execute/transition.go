@@ -22,14 +22,14 @@ type Transitions interface {
 // component is the source of Drydock's events.
 const component = "drydock"
 
-// transitionEvent is the Event of the transition that brought the node into its phase at
-// that time. Its name follows from these, so that a manager which succeeds one that died
-// between the node's patch and the Event tells it without telling it twice. Conditions
-// keep whole seconds, and so does the name.
-func transitionEvent(node *corev1.Node, phase maintenance.Phase, since time.Time, event plan.Event) *corev1.Event {
+// transitionEvent is the Event of a transition into a phase, which happened at that time.
+// Its name follows from the phase and a time that the node's condition keeps, so that a
+// manager which succeeds one that died between the node's patch and the Event tells it
+// without telling it twice. Conditions keep whole seconds, and so does the name.
+func transitionEvent(node *corev1.Node, phase maintenance.Phase, since, at time.Time, event plan.Event) *corev1.Event {
 	hash := fnv.New64a()
 	_, _ = fmt.Fprint(hash, node.UID, phase, since.Unix())
-	when := metav1.NewTime(since)
+	when := metav1.NewTime(at)
 	kind := corev1.EventTypeNormal
 	if event.Warning {
 		kind = corev1.EventTypeWarning
@@ -45,8 +45,8 @@ func transitionEvent(node *corev1.Node, phase maintenance.Phase, since time.Time
 
 // tellTransition writes the Event of a transition once. That it cannot be written is
 // logged: nobody waits for it.
-func (e *Executor) tellTransition(ctx context.Context, node *corev1.Node, phase maintenance.Phase, since time.Time, event plan.Event) {
-	_, err := e.transitions.Create(ctx, transitionEvent(node, phase, since, event), metav1.CreateOptions{})
+func (e *Executor) tellTransition(ctx context.Context, node *corev1.Node, phase maintenance.Phase, since, at time.Time, event plan.Event) {
+	_, err := e.transitions.Create(ctx, transitionEvent(node, phase, since, at, event), metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		e.log.WithError(err).WithField("node", node.Name).Warnf("event %s was not written", event.Reason)
 	}
@@ -61,7 +61,7 @@ const retellWithin = 10 * time.Minute
 func (e *Executor) Retell(ctx context.Context, node *corev1.Node) {
 	if c := maintenance.Condition(node); c != nil && e.clock.Since(c.LastTransitionTime.Time) < retellWithin {
 		if event := plan.TransitionEvent(c); event != nil {
-			e.tellTransition(ctx, node, maintenance.Phase(c.Reason), c.LastTransitionTime.Time, *event)
+			e.tellTransition(ctx, node, maintenance.Phase(c.Reason), c.LastTransitionTime.Time, c.LastTransitionTime.Time, *event)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -43,7 +44,7 @@ func TestATransitionIsToldOnceWhoeverDies(t *testing.T) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: maintenance.ConditionType, Status: corev1.ConditionTrue, Reason: string(maintenance.PhaseDraining), Message: "m", LastTransitionTime: metav1.NewTime(since)}}
 	}
 
-	e.tellTransition(t.Context(), node, maintenance.PhaseDraining, at.Add(300*time.Millisecond), plan.Event{Reason: plan.EventDraining, Message: "m"})
+	e.tellTransition(t.Context(), node, maintenance.PhaseDraining, at.Add(300*time.Millisecond), at, plan.Event{Reason: plan.EventDraining, Message: "m"})
 	draining(at)
 	e.Retell(t.Context(), node)
 	if len(events) != 1 {
@@ -66,4 +67,38 @@ func TestATransitionIsToldOnceWhoeverDies(t *testing.T) {
 	if len(events) != 2 {
 		t.Error("an old transition was told again")
 	}
+}
+
+// Whoever repeats the last step of leaving does not tell it twice, and a node that was
+// never in maintenance has nothing to leave.
+func TestLeavingIsToldOnceBeforeItIsWritten(t *testing.T) {
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	clock := clocktesting.NewFakePassiveClock(at.Add(time.Hour))
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	events := written{}
+	e := &Executor{nodes: refusing{}, transitions: events, clock: clock, log: log, memory: NewMemory()}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1", UID: "u", Annotations: map[string]string{maintenance.AnnotationNodeRecord: "{}"}}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: maintenance.ConditionType, Reason: string(maintenance.PhaseCompleted), LastTransitionTime: metav1.NewTime(at)}}
+	p := &plan.Plan{Face: &plan.Face{Consume: true}, Events: []plan.Event{{Reason: plan.EventLeft, Message: "left"}}}
+	for range 2 {
+		if _, err := e.Node(t.Context(), node, p); err == nil {
+			t.Fatal("the write is not refused")
+		}
+	}
+	if len(events) != 1 {
+		t.Errorf("%d events, want one", len(events))
+	}
+	for _, event := range events {
+		if event.Reason != string(plan.EventLeft) || !event.FirstTimestamp.Time.Equal(clock.Now()) {
+			t.Errorf("event %+v", event)
+		}
+	}
+}
+
+// refusing refuses every patch.
+type refusing struct{}
+
+func (refusing) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*corev1.Node, error) {
+	return nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "w1", nil)
 }
