@@ -12,6 +12,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/harvester"
 	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/pkg/metrics"
 )
 
 // The values of Options.Harvester.
@@ -45,7 +46,7 @@ const idleNote = "idle: Harvester's own controllers run here (deployment " + har
 type gate struct {
 	actors  []actor
 	ready   *readiness
-	metrics *metrics
+	metrics *metrics.Metrics
 	events  record.EventRecorder
 	lease   *coordinationv1.Lease
 
@@ -120,7 +121,7 @@ func (g *gate) say() {
 	case g.idle:
 		g.told = true
 		g.ready.note(idleNote)
-		g.metrics.idle.Set(1)
+		g.metrics.Idle(true)
 		logrus.Warn(idleNote)
 		if g.leading {
 			g.events.Event(g.lease, corev1.EventTypeWarning, "Idle", idleNote)
@@ -128,7 +129,7 @@ func (g *gate) say() {
 	case g.told:
 		g.told = false
 		g.ready.note("")
-		g.metrics.idle.Set(0)
+		g.metrics.Idle(false)
 		logrus.Warn("no longer idle: Harvester's own controllers are gone")
 		if g.leading {
 			g.events.Event(g.lease, corev1.EventTypeNormal, "Working", "no longer idle: Harvester's own controllers are gone")

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/drydock-dev/drydock/pkg/metrics"
 )
 
 // leaderLease is the Lease that the acting replica holds.
@@ -24,9 +26,9 @@ var errLostLease = errors.New("the leader lease was lost")
 // the lease is lost. client-go's election is used rather than wrangler's: that one
 // identifies itself by host name, waits 45 s for a dead leader, and does not release
 // its lease, so that a drained leader would leave a gap.
-func lead(ctx context.Context, client kubernetes.Interface, o Options, m *metrics, start func() error) error {
+func lead(ctx context.Context, client kubernetes.Interface, o Options, m *metrics.Metrics, start func() error) error {
 	if !o.LeaderElect {
-		m.leader.Set(1)
+		m.Leading(true)
 		if err := start(); err != nil {
 			return err
 		}
@@ -54,7 +56,7 @@ func lead(ctx context.Context, client kubernetes.Interface, o Options, m *metric
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
-				m.leader.Set(1)
+				m.Leading(true)
 				if err := start(); err != nil {
 					failed <- err
 					cancel()
@@ -62,7 +64,7 @@ func lead(ctx context.Context, client kubernetes.Interface, o Options, m *metric
 				}
 				logrus.WithField("identity", identity).Info("leading")
 			},
-			OnStoppedLeading: func() { m.leader.Set(0) },
+			OnStoppedLeading: func() { m.Leading(false) },
 		},
 	})
 	if err != nil {

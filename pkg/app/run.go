@@ -35,6 +35,7 @@ import (
 	"github.com/drydock-dev/drydock/pkg/harvester"
 	"github.com/drydock-dev/drydock/pkg/kubevirt"
 	"github.com/drydock-dev/drydock/pkg/longhorn"
+	"github.com/drydock-dev/drydock/pkg/metrics"
 	"github.com/drydock-dev/drydock/pkg/nodedrain"
 	"github.com/drydock-dev/drydock/pkg/plan"
 )
@@ -56,7 +57,7 @@ type manager struct {
 	config   *rest.Config
 	kube     kubernetes.Interface
 	ready    *readiness
-	metrics  *metrics
+	metrics  *metrics.Metrics
 	crds     *crds
 	storage  atomic.Pointer[longhorn.Reader]
 	upgrades atomic.Pointer[harvester.Upgrades]
@@ -82,7 +83,8 @@ func Run(ctx context.Context, o Options) error {
 	// people. What Drydock sends is bounded by what happens, not by a rate.
 	config.QPS, config.Burst = 200, 400
 	config.UserAgent = "drydock/" + Version
-	m := &manager{options: o, config: config, ready: &readiness{}, metrics: newMetrics()}
+	m := &manager{options: o, config: config, ready: &readiness{}, metrics: metrics.New(version(), clock.RealClock{})}
+	m.metrics.HookClients()
 	if m.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
@@ -93,7 +95,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := serve(ctx, "health", o.HealthAddress, healthMux(m.ready)); err != nil {
 		return err
 	}
-	if err := serve(ctx, "metrics", o.MetricsAddress, m.metrics.mux()); err != nil {
+	if err := serve(ctx, "metrics", o.MetricsAddress, m.metrics.Handler()); err != nil {
 		return err
 	}
 	if err := m.keepCertificates(ctx); err != nil {
@@ -176,14 +178,19 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 		Clock:             clock.RealClock{},
 		Config:            plan.Config{Words: m.options.words(), DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
 	}
+	executor := execute.New(m.kube.CoreV1().Nodes(), writer, writer, writer, nodedrain.NewEvictor(m.kube.PolicyV1()), memory, m.recorder(ctx), m.kube.CoreV1().Events(metav1.NamespaceDefault), clock.RealClock{}, logrus.StandardLogger())
+	executor.Observer = m.metrics
 	c = &maintenancecontroller.Controller{
 		Nodes: coreV1.Node(), VMs: kv.VirtualMachine(), VMIs: kv.VirtualMachineInstance().Cache(),
-		Gatherer: gatherer, Slots: gatherer, Due: m.metrics.due,
-		Executor: execute.New(m.kube.CoreV1().Nodes(), writer, writer, writer, nodedrain.NewEvictor(m.kube.PolicyV1()), memory, m.recorder(ctx), m.kube.CoreV1().Events(metav1.NamespaceDefault), clock.RealClock{}, logrus.StandardLogger()),
+		Gatherer: gatherer, Slots: gatherer, Observer: m.metrics,
+		Executor: executor,
 		Ledger:   execute.NewLedger(m.kube.CoordinationV1().Leases(m.options.Namespace)),
 		Pods:     podWatches, Stopped: reader, Memory: memory, Words: gatherer.Config.Words, Log: logrus.StandardLogger(),
 	}
 	if err := c.Watch(coreV1.Node().Informer(), kv.VirtualMachine().Informer(), kv.VirtualMachineInstance().Informer(), kv.VirtualMachineInstanceMigration().Informer(), coreV1.Pod().Informer(), budgets.Informer()); err != nil {
+		return nil, nil, err
+	}
+	if err := m.measure(coreV1, kv); err != nil {
 		return nil, nil, err
 	}
 	c.Register(ctx)

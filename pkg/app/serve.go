@@ -9,9 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/sirupsen/logrus"
 )
 
@@ -69,34 +66,6 @@ func healthMux(ready *readiness) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.Handle("GET /readyz", ready)
-	return mux
-}
-
-// metrics are those of the manager as a whole.
-type metrics struct {
-	registry *prometheus.Registry
-	leader   prometheus.Gauge
-	idle     prometheus.Gauge
-	due      *prometheus.GaugeVec
-}
-
-func newMetrics() *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		leader:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_leader", Help: "1 while this replica is the one that acts."}),
-		idle:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_idle", Help: "1 while nothing is done because Harvester's own controllers run, see --harvester."}),
-		due: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "drydock_vm_start_due", Help: "1 for each VM that Drydock stopped, that is due to be started and is not started yet. There are as many as VMs in that state."},
-			[]string{"namespace", "name"}),
-	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_build_info", Help: "Always 1; the version is a label.", ConstLabels: prometheus.Labels{"version": version()}})
-	build.Set(1)
-	m.registry.MustRegister(m.leader, m.idle, m.due, build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m
-}
-
-func (m *metrics) mux() *http.ServeMux {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	return mux
 }
 

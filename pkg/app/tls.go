@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 	"github.com/urfave/cli/v3"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -112,14 +111,7 @@ func (m *manager) keepCertificates(ctx context.Context) error {
 	}
 	m.certificates = certificates.New(m.kube, settings)
 	m.ready.also(m.certificates.Waiting)
-	m.metrics.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "drydock_serving_certificate_expiry_timestamp_seconds", Help: "When the certificate that this replica presents ends; 0 while it has none.",
-	}, func() float64 {
-		if end := m.certificates.NotAfter(); !end.IsZero() {
-			return float64(end.Unix())
-		}
-		return 0
-	}))
+	m.metrics.Certificate("serving", m.certificates.NotAfter)
 	go func() {
 		if err := m.certificates.Run(ctx); err != nil {
 			logrus.WithError(err).Error("the serving certificate is not kept")

@@ -10,7 +10,7 @@ func (m *manager) serveWebhooks(ctx context.Context) error {
 	if !m.options.Webhook {
 		return nil
 	}
-	return m.serveTLS(ctx, "webhook", m.options.TLS.WebhookAddress, &m.webhooks)
+	return m.serveTLS(ctx, "webhook", m.options.TLS.WebhookAddress, m.metrics.Webhook(&m.webhooks))
 }
 
 // wireWebhooks sets what answers.

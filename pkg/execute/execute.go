@@ -51,8 +51,21 @@ type Evictor interface {
 	Evict(ctx context.Context, pod *corev1.Pod) (code int, message string, err error)
 }
 
+// Observer hears of what was done, to count it.
+type Observer interface {
+	// Acted hears of an action and of how it ended.
+	Acted(action plan.Action, err error)
+	// Evicted hears of the answer to an eviction, of a launcher or another pod; 0 for none.
+	Evicted(launcher bool, code int)
+	// Turned hears of a change of phase that was written, with the node as it was before.
+	Turned(node *corev1.Node, face *plan.Face)
+}
+
 // Executor carries out plans.
 type Executor struct {
+	// Observer is nil where nobody counts.
+	Observer Observer
+
 	nodes        Nodes
 	machines     Machines
 	movers       Movers
@@ -67,7 +80,10 @@ type Executor struct {
 
 // New returns an Executor.
 func New(nodes Nodes, machines Machines, movers Movers, subresources Subresources, evictor Evictor, memory *Memory, events record.EventRecorder, transitions Transitions, clock clock.PassiveClock, log logrus.FieldLogger) *Executor {
-	return &Executor{nodes, machines, movers, subresources, evictor, memory, events, transitions, clock, log}
+	return &Executor{
+		nodes: nodes, machines: machines, movers: movers, subresources: subresources, evictor: evictor,
+		memory: memory, events: events, transitions: transitions, clock: clock, log: log,
+	}
 }
 
 // Node carries out the plan of a node. It returns after how long the node should be
@@ -101,6 +117,9 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 			return wake, errors.Join(append(failures, err)...)
 		}
 		wake = sooner(wake, wait)
+		if e.Observer != nil && p.Face.Phase != maintenance.PhaseOf(node) {
+			e.Observer.Turned(node, p.Face)
+		}
 	}
 	e.tellRest(ctx, node, p, now)
 	return wake, errors.Join(failures...)
@@ -279,6 +298,14 @@ func sooner(a, b time.Duration) time.Duration {
 
 // act does one thing. The node is the plan's, as the actions before have left it.
 func (e *Executor) act(ctx context.Context, node *corev1.Node, action plan.Action) (*corev1.Node, error) {
+	updated, err := e.carryOut(ctx, node, action)
+	if e.Observer != nil {
+		e.Observer.Acted(action, err)
+	}
+	return updated, err
+}
+
+func (e *Executor) carryOut(ctx context.Context, node *corev1.Node, action plan.Action) (*corev1.Node, error) {
 	switch a := action.(type) {
 	case plan.Cordon:
 		return e.cordon(ctx, node, a.Record)

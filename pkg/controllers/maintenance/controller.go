@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corecontrollers "github.com/rancher/wrangler/v3/pkg/generated/controllers/core/v1"
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +54,14 @@ type Stopped interface {
 	Stopped(node string) ([]plan.StoppedVM, error)
 }
 
+// Observer hears of what was decided, to count it.
+type Observer interface {
+	// Decided hears of a decision about a request that was carried out.
+	Decided(p *plan.Plan)
+	// Planned hears of the VMs on a node, none when it is out of maintenance.
+	Planned(node string, vms []plan.Fate)
+}
+
 // Controller makes passes. It is idle until Lead is called: every replica keeps its
 // caches warm, but only the leader acts.
 type Controller struct {
@@ -69,11 +76,9 @@ type Controller struct {
 	Stopped  Stopped
 	Memory   *execute.Memory
 	// Words are the vocabulary on nodes.
-	Words maintenance.Vocabulary
-	// Due is 1 for each VM that is due to be started and is not started yet, by namespace
-	// and name.
-	Due *prometheus.GaugeVec
-	Log logrus.FieldLogger
+	Words    maintenance.Vocabulary
+	Observer Observer
+	Log      logrus.FieldLogger
 
 	ctx     context.Context
 	leading atomic.Bool
@@ -136,6 +141,7 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 		c.Pods.Forget(name)
 		c.Memory.Forget(name)
 		c.told.forget(types.NamespacedName{Name: name})
+		c.Observer.Planned(name, nil)
 		return node, nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, passLimit)
@@ -180,6 +186,7 @@ func (c *Controller) pass(ctx context.Context, node *corev1.Node) error {
 		c.Executor.Retell(ctx, node)
 	}
 	c.looked.note(node)
+	c.Observer.Planned(node.Name, p.VMs)
 	if p.Admit {
 		return c.admit(ctx, node.Name)
 	}
@@ -237,7 +244,11 @@ func (c *Controller) admit(ctx context.Context, name string) error {
 	if err != nil || node == nil {
 		return err
 	}
-	return c.carryOut(ctx, node, p)
+	if err := c.carryOut(ctx, node, p); err != nil {
+		return err
+	}
+	c.Observer.Decided(p)
+	return nil
 }
 
 // admitAgain is when a request is looked at again while another one is decided about.

@@ -25,13 +25,11 @@ func (c *Controller) onVM(key string, vm *kubevirtv1.VirtualMachine) (*kubevirtv
 		return vm, fmt.Errorf("VM %q: %w", key, err)
 	}
 	if vm == nil {
-		c.Due.DeleteLabelValues(namespace, name)
 		c.Memory.ForgetVM(types.NamespacedName{Namespace: namespace, Name: name})
 		c.told.forget(types.NamespacedName{Namespace: namespace, Name: name})
 		return vm, nil
 	}
 	if _, ok := vm.Annotations[maintenance.AnnotationVMRecord]; !ok {
-		c.Due.DeleteLabelValues(namespace, name)
 		c.tellForeign(vm)
 		return vm, nil
 	}
@@ -45,9 +43,6 @@ func (c *Controller) onVM(key string, vm *kubevirtv1.VirtualMachine) (*kubevirtv
 	}
 	if p.Wake > 0 {
 		c.VMs.EnqueueAfter(vm.Namespace, vm.Name, p.Wake)
-	}
-	if p.Waiting != "" {
-		c.Due.WithLabelValues(namespace, name).Set(1)
 	}
 	if p.Stuck {
 		c.tellOnce(plan.Event{VM: vm, Reason: plan.EventVMWaiting, Once: p.Waiting, Message: "is not started yet: " + p.Waiting})

@@ -1,0 +1,59 @@
+package metrics
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	documented = regexp.MustCompile("(?m)^\\| `(drydock_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*)\\|")
+	described  = regexp.MustCompile(`fqName: "(drydock_[a-z_]+)".*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
+	word       = regexp.MustCompile(`[a-z_]+`)
+)
+
+// docs/metrics.md is what dashboards and alerts are written and tested against.
+func TestTheDocumentationHasEveryMetricAndNoOther(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	promised := map[string]string{}
+	for _, row := range documented.FindAllStringSubmatch(string(page), -1) {
+		promised[row[1]] = labelsOf(strings.ReplaceAll(row[3], "`", ""))
+	}
+	exposed := map[string]string{}
+	ch := make(chan *prometheus.Desc, 200)
+	m, _ := at(noon)
+	m.registry.Describe(ch)
+	close(ch)
+	for desc := range ch {
+		if found := described.FindStringSubmatch(desc.String()); found != nil {
+			constant, _, _ := strings.Cut(found[2], "=")
+			exposed[found[1]] = labelsOf(constant + " " + found[3])
+		}
+	}
+	if len(exposed) < 20 {
+		t.Fatalf("only %d metrics were found", len(exposed))
+	}
+	for name, labels := range exposed {
+		if got, ok := promised[name]; !ok || got != labels {
+			t.Errorf("%s has the labels %q; docs/metrics.md says %q", name, labels, got)
+		}
+	}
+	for name := range promised {
+		if _, ok := exposed[name]; !ok {
+			t.Errorf("docs/metrics.md has %s, and the program has not", name)
+		}
+	}
+}
+
+func labelsOf(text string) string {
+	labels := word.FindAllString(text, -1)
+	slices.Sort(labels)
+	return strings.Join(labels, ",")
+}
