@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 
@@ -64,6 +65,8 @@ type manager struct {
 
 	certificates *certificates.Keeper
 	webhooks     lateHandler
+	// admissionHandler answers the webhooks once the caches are full.
+	admissionHandler http.Handler
 	// servers are those that finish their requests before the process ends.
 	servers sync.WaitGroup
 }
@@ -194,6 +197,11 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 		return nil, nil, err
 	}
 	c.Register(ctx)
+	if m.options.Webhook {
+		if m.admissionHandler, err = m.admission(ctx, gatherer, coreV1.Node().Cache(), kv); err != nil {
+			return nil, nil, err
+		}
+	}
 	return c, func() error {
 		kubeInformers.StartWithContext(ctx)
 		if !toolscache.WaitForCacheSync(ctx.Done(), budgets.Informer().HasSynced) {

@@ -1,9 +1,6 @@
 package app
 
-import (
-	"context"
-	"net/http"
-)
+import "context"
 
 // serveWebhooks binds the webhooks' address. m.webhooks answers once it is set.
 func (m *manager) serveWebhooks(ctx context.Context) error {
@@ -15,5 +12,7 @@ func (m *manager) serveWebhooks(ctx context.Context) error {
 
 // wireWebhooks sets what answers.
 func (m *manager) wireWebhooks() {
-	m.webhooks.set(http.NotFoundHandler())
+	if m.admissionHandler != nil {
+		m.webhooks.set(m.admissionHandler)
+	}
 }

@@ -55,9 +55,11 @@ func completeStrategy(vm *machine) []operation {
 	return append(operations, setKey(labels, []string{"spec", "template", "metadata", "labels"}, maintenance.LabelStrategy, strategy))
 }
 
-// startedByHand reports that somebody starts a VM that is off. If it waits for a
-// maintenance, that wait is over, also when it is stopped again before any controller
-// has looked: its owner has taken it into their own hands.
+// startedByHand reports that somebody starts a VM that waits for a maintenance. The wait
+// is over, also when the VM is stopped again before any controller has looked: its owner
+// has taken it into their own hands. A write that takes the marker off itself is
+// Harvester's way of starting a VM after maintenance, and its record is still needed
+// (pkg/plan, restart.go).
 //
 // `virtctl start` and Harvester's front-end call KubeVirt's start subresource, which
 // patches the VM under virt-api's account. That account acts for a person always, so it
@@ -70,7 +72,10 @@ func completeStrategy(vm *machine) []operation {
 //     request asks for a paused start: on a halted VM virt-api makes a request only of
 //     those, so a person stands behind it.
 func startedByHand(old, now *machine, byVirtController bool) bool {
-	if !old.halted() || now.halted() || startingRecord(now) && !startingRecord(old) {
+	if _, waits := now.Annotations[maintenance.AnnotationMarker]; !waits || !old.halted() || now.halted() {
+		return false
+	}
+	if startingRecord(now) && !startingRecord(old) {
 		return false
 	}
 	return !byVirtController || old.startedPaused()

@@ -112,6 +112,8 @@ func TestWhoStartsAVMThatWaitsTakesItOver(t *testing.T) {
 		"a record that cannot be read":               {user: alice, old: vm(off, "{", ""), now: vm(on, "{", "")},
 		"a VM that Drydock had started, and its owner had stopped": {
 			user: alice, old: vm(off, starting, ""), now: vm(on, starting, "")},
+		"Harvester, which takes the marker off itself": {
+			user: alice, old: vm(off, waiting, ""), now: strings.Replace(vm(on, waiting, ""), words(`"MARKER":"n1",`), "", 1), kept: true},
 		"Drydock itself":                           {user: drydock, old: vm(off, waiting, ""), now: vm(on, starting, ""), kept: true},
 		"Drydock under another name":               {user: alice, old: vm(off, waiting, ""), now: vm(on, starting, ""), kept: true},
 		"virt-controller, for a request left over": {user: virtController, old: vm(off, waiting, start), now: vm(on, waiting, start), kept: true},

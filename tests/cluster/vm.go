@@ -134,6 +134,9 @@ func matches(label, value string) corev1.NodeSelectorTerm {
 	}}
 }
 
+// Object is the VM as it would be created.
+func (v *VM) Object() *virtv1.VirtualMachine { return v.object.DeepCopy() }
+
 // Submit creates the VM and waits for nothing, for tests that make many.
 func (v *VM) Submit(t testing.TB) *virtv1.VirtualMachine {
 	t.Helper()

@@ -1,0 +1,114 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drydock-dev/drydock/tests/cluster"
+)
+
+// Name is what Drydock calls the configurations unless it is told otherwise.
+const Name = "drydock"
+
+const (
+	namespace = "harvester-system"
+	service   = "drydock-webhook"
+)
+
+// At is the target of a manager that serves the webhooks at an address.
+func At(address string) (Target, error) {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return Target{}, fmt.Errorf("address of the webhooks: %w", err)
+	}
+	number, err := strconv.ParseInt(port, 10, 32)
+	if err != nil {
+		return Target{}, fmt.Errorf("address of the webhooks: %w", err)
+	}
+	return Target{Name: Name, Namespace: namespace, Service: service, Port: int32(number)}, nil
+}
+
+// Install registers the webhooks, and returns when the API server calls them and trusts
+// what answers.
+func Install(t testing.TB, c *cluster.Cluster, target Target) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := c.Kube.CoreV1().Services(target.Namespace).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: target.Service},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	if err := Remove(ctx, c, target.Name); err != nil {
+		t.Fatal(err)
+	}
+	admission := c.Kube.AdmissionregistrationV1()
+	if _, err := admission.MutatingWebhookConfigurations().Create(ctx, target.Mutating(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admission.ValidatingWebhookConfigurations().Create(ctx, target.Validating(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// AwaitTrusted returns when the manager has written its CA into the configurations and
+// the API server has learnt of it: a VM that is not made is completed and validated.
+func AwaitTrusted(t testing.TB, c *cluster.Cluster) {
+	t.Helper()
+	admission := c.Kube.AdmissionregistrationV1()
+	c.Eventually(t, "the webhooks are trusted", func(ctx context.Context) error {
+		mutating, err := admission.MutatingWebhookConfigurations().Get(ctx, Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		validating, err := admission.ValidatingWebhookConfigurations().Get(ctx, Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for n := range mutating.Webhooks {
+			if len(mutating.Webhooks[n].ClientConfig.CABundle) == 0 {
+				return errors.New("there is no CA bundle yet")
+			}
+		}
+		for n := range validating.Webhooks {
+			if len(validating.Webhooks[n].ClientConfig.CABundle) == 0 {
+				return errors.New("there is no CA bundle yet")
+			}
+		}
+		return nil
+	})
+	vm := c.VM(metav1.NamespaceDefault, "probe").Strategy("probe").Object()
+	c.Eventually(t, "the API server calls the webhooks", func(ctx context.Context) error {
+		_, err := c.KubeVirt.KubevirtV1().VirtualMachines(metav1.NamespaceDefault).Create(ctx, vm.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case apierrors.IsInvalid(err):
+			return nil
+		case err == nil:
+			return errors.New("a wrong strategy was accepted")
+		}
+		return err
+	})
+}
+
+// Remove removes the configurations.
+func Remove(ctx context.Context, c *cluster.Cluster, name string) error {
+	admission := c.Kube.AdmissionregistrationV1()
+	for _, err := range []error{
+		admission.MutatingWebhookConfigurations().Delete(ctx, name, metav1.DeleteOptions{}),
+		admission.ValidatingWebhookConfigurations().Delete(ctx, name, metav1.DeleteOptions{}),
+	} {
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("webhook configurations: %w", err)
+		}
+	}
+	return nil
+}
