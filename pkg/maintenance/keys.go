@@ -26,6 +26,9 @@ const (
 	// AnnotationClear dismisses the condition of a request that was refused. Drydock
 	// consumes it.
 	AnnotationClear = "drydock.dev/clear-maintenance"
+	// AnnotationCPUManager asks Harvester's own controller to change the policy of
+	// kubelet's CPU manager, and says how far that is. It has no part in maintenance.
+	AnnotationCPUManager = "harvesterhci.io/cpu-manager-update-status"
 	// AnnotationRenamedRequested and AnnotationRenamedForced are what a request is
 	// renamed to beside Harvester's own controllers, see [Takeover].
 	AnnotationRenamedRequested = "drydock.dev/drain-requested"
