@@ -103,12 +103,3 @@ func New(ctx context.Context, config *Config) http.Handler {
 	mux.HandleFunc("GET /openapi/v3", s.description)
 	return s.logged(s.identified(s.guarded(mux)))
 }
-
-// Serve is how the API's handler wants to be served: nothing that a client leaves undone
-// holds a connection for long.
-func Serve(handler http.Handler) *http.Server {
-	return &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-		WriteTimeout: 2 * actionTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-	}
-}

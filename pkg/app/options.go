@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -25,6 +26,8 @@ type Options struct {
 	Webhook, API bool
 	// TLS is how they are served.
 	TLS TLSOptions
+	// Actions is how the API is reached.
+	Actions APIOptions
 	// DrainTimeout limits a drain; 0 means none.
 	DrainTimeout time.Duration
 	// ForcePolicy says what force does to VMs with a restart strategy.
@@ -75,12 +78,12 @@ func Command() *cli.Command {
 		Name:    "drydock",
 		Usage:   "take the nodes of a KubeVirt cluster into maintenance and back",
 		Version: version(),
-		Flags: append([]cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "kubeconfig", Sources: cli.EnvVars("KUBECONFIG"), Destination: &o.Kubeconfig, Usage: "kubeconfig `FILE`; without it the service account of the pod is used"},
 			&cli.StringFlag{Name: "namespace", Sources: cli.EnvVars("DRYDOCK_NAMESPACE"), Destination: &o.Namespace, Value: "harvester-system", Usage: "`NAMESPACE` of Drydock's own leases"},
 			&cli.BoolFlag{Name: "leader-elect", Sources: cli.EnvVars("DRYDOCK_LEADER_ELECT"), Destination: &o.LeaderElect, Value: true, Usage: "act only while holding the lease \"drydock\"; several replicas need it"},
 			&cli.BoolFlag{Name: "webhook", Sources: cli.EnvVars("DRYDOCK_WEBHOOK"), Destination: &o.Webhook, Value: true, Usage: "serve the admission webhooks"},
-			&cli.BoolFlag{Name: "api", Sources: cli.EnvVars("DRYDOCK_API"), Destination: &o.API, Value: true, Usage: "serve the node actions over HTTP (reserved: this version has none)"},
+			&cli.BoolFlag{Name: "api", Sources: cli.EnvVars("DRYDOCK_API"), Destination: &o.API, Value: true, Usage: "serve the node actions over HTTP"},
 			&cli.DurationFlag{Name: "drain-timeout", Sources: cli.EnvVars("DRYDOCK_DRAIN_TIMEOUT"), Destination: &o.DrainTimeout, Usage: "give a drain up after this long, counted from its start across restarts; 0 for never"},
 			&cli.StringFlag{Name: "force-policy", Sources: cli.EnvVars("DRYDOCK_FORCE_POLICY"), Destination: &o.ForcePolicy, Value: ForceStayOff, Usage: "what force does to VMs that ask for a restart: \"stay-off\" or \"honor-strategy\""},
 			&cli.StringFlag{Name: "live-migrate-if-possible-consents", Sources: cli.EnvVars("DRYDOCK_LIVE_MIGRATE_IF_POSSIBLE_CONSENTS"), Destination: &o.PossibleIsConsent, Value: ConsentAuto, Usage: "whether evictionStrategy LiveMigrateIfPossible in a VM's template allows to shut the VM down when it cannot move: \"yes\", \"no\", or \"auto\", which is no where Harvester is installed, since Harvester writes it into every VM"},
@@ -89,7 +92,7 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "health-bind-address", Sources: cli.EnvVars("DRYDOCK_HEALTH_BIND_ADDRESS"), Destination: &o.HealthAddress, Value: ":8081", Usage: "`ADDRESS` of /healthz and /readyz; \"0\" for none"},
 			&cli.StringFlag{Name: "log-level", Sources: cli.EnvVars("DRYDOCK_LOG_LEVEL"), Destination: &o.LogLevel, Value: "info", Usage: "panic, fatal, error, warn, info, debug or trace"},
 			&cli.StringFlag{Name: "log-format", Sources: cli.EnvVars("DRYDOCK_LOG_FORMAT"), Destination: &o.LogFormat, Value: "text", Usage: "text or json"},
-		}, tlsFlags(&o.TLS)...),
+		}, tlsFlags(&o.TLS), apiFlags(&o.Actions)),
 		Action: func(ctx context.Context, command *cli.Command) error {
 			if command.Args().Present() {
 				return fmt.Errorf("unexpected argument %q: drydock takes flags only, see --help", command.Args().First())
@@ -120,7 +123,10 @@ func (o *Options) validate() error {
 	if _, err := logrus.ParseLevel(o.LogLevel); err != nil {
 		return fmt.Errorf("--log-level: %w", err)
 	}
-	return o.TLS.validate()
+	if err := o.TLS.validate(); err != nil {
+		return err
+	}
+	return o.Actions.validate()
 }
 
 // setUpLog configures the process's logger, which wrangler and lasso use as well.

@@ -67,6 +67,7 @@ type manager struct {
 	webhooks     lateHandler
 	// admissionHandler answers the webhooks once the caches are full.
 	admissionHandler http.Handler
+	api          apiParts
 	// servers are those that finish their requests before the process ends.
 	servers sync.WaitGroup
 }
@@ -107,6 +108,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := m.serveWebhooks(ctx); err != nil {
 		return err
 	}
+	if err := m.serveAPI(ctx); err != nil {
+		return err
+	}
 	return m.run(ctx)
 }
 
@@ -136,6 +140,9 @@ func (m *manager) run(ctx context.Context) error {
 	go m.crds.follow(ctx, func(ctx context.Context) { m.longhorn(ctx, c) }, longhornCRDs...)
 	go m.crds.follow(ctx, m.harvester, harvester.UpgradeCRD)
 	m.wireWebhooks()
+	if err := m.wireAPI(ctx); err != nil {
+		return err
+	}
 	m.ready.set("")
 	logrus.Info("ready")
 	begin, err := m.besideHarvester(ctx, m.recorder(ctx), c)
@@ -183,6 +190,7 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 	}
 	executor := execute.New(m.kube.CoreV1().Nodes(), writer, writer, writer, nodedrain.NewEvictor(m.kube.PolicyV1()), memory, m.recorder(ctx), m.kube.CoreV1().Events(metav1.NamespaceDefault), clock.RealClock{}, logrus.StandardLogger())
 	executor.Observer = m.metrics
+	m.api.gatherer, m.api.nodes = gatherer, coreV1.Node().Informer()
 	c = &maintenancecontroller.Controller{
 		Nodes: coreV1.Node(), VMs: kv.VirtualMachine(), VMIs: kv.VirtualMachineInstance().Cache(),
 		Gatherer: gatherer, Slots: gatherer, Observer: m.metrics,

@@ -43,6 +43,13 @@ func (r *readiness) note(detail string) {
 	r.detail = detail
 }
 
+// noted is what was noted, "" for nothing.
+func (r *readiness) noted() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.detail
+}
+
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	waiting, detail, others := r.waiting, r.detail, r.others

@@ -133,7 +133,7 @@ const (
 // serveTLS serves with the certificate that all replicas share, and returns once the
 // address is bound. When the context ends it goes on for a while, since others learn
 // late that it does, and lets the requests under way finish; m.servers waits for that.
-func (m *manager) serveTLS(ctx context.Context, name, address string, handler http.Handler) error {
+func (m *manager) serveTLS(ctx context.Context, name, address string, handler http.Handler, configure ...func(*tls.Config)) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("--%s-bind-address: %w", name, err)
@@ -141,6 +141,9 @@ func (m *manager) serveTLS(ctx context.Context, name, address string, handler ht
 	logrus.WithField("address", listener.Addr().String()).Infof("serving %s", name)
 	config := m.certificates.TLSConfig()
 	config.NextProtos = []string{"h2", "http/1.1"}
+	for _, c := range configure {
+		c(config)
+	}
 	// Whoever connects and speaks nonsense must not fill the log.
 	complaints := logrus.StandardLogger().WriterLevel(logrus.DebugLevel)
 	server := &http.Server{

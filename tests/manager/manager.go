@@ -105,7 +105,7 @@ func Launch(kubeconfig string, flags ...string) (*Manager, error) {
 		"--kubeconfig", kubeconfig, "--log-format", "json", "--log-level", "debug",
 		"--health-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
 		// Most tests are about something else, and count requests.
-		"--webhook=false", "--webhook-bind-address", "127.0.0.1:0", "--shutdown-delay", "0s",
+		"--webhook=false", "--api=false", "--webhook-bind-address", "127.0.0.1:0", "--api-bind-address", "127.0.0.1:0", "--shutdown-delay", "0s",
 	}, flags...)
 	m := &Manager{cmd: exec.Command(binary, args...), ended: make(chan struct{}), changed: make(chan struct{})}
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
