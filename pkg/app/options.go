@@ -37,6 +37,11 @@ type Options struct {
 	PossibleIsConsent string
 	// Harvester says how to live beside Harvester's own controllers.
 	Harvester string
+	// LabelSync copies labels from VMs to VMIs, the strategy and LabelSyncKeys, and those
+	// with LabelSyncPrefix from VMIs to launcher pods.
+	LabelSync       bool
+	LabelSyncKeys   []string
+	LabelSyncPrefix string
 	// MetricsAddress and HealthAddress are where metrics and health are served; "0"
 	// for not at all.
 	MetricsAddress, HealthAddress string
@@ -92,7 +97,7 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "health-bind-address", Sources: cli.EnvVars("DRYDOCK_HEALTH_BIND_ADDRESS"), Destination: &o.HealthAddress, Value: ":8081", Usage: "`ADDRESS` of /healthz and /readyz; \"0\" for none"},
 			&cli.StringFlag{Name: "log-level", Sources: cli.EnvVars("DRYDOCK_LOG_LEVEL"), Destination: &o.LogLevel, Value: "info", Usage: "panic, fatal, error, warn, info, debug or trace"},
 			&cli.StringFlag{Name: "log-format", Sources: cli.EnvVars("DRYDOCK_LOG_FORMAT"), Destination: &o.LogFormat, Value: "text", Usage: "text or json"},
-		}, tlsFlags(&o.TLS), apiFlags(&o.Actions)),
+		}, tlsFlags(&o.TLS), apiFlags(&o.Actions), labelFlags(&o)),
 		Action: func(ctx context.Context, command *cli.Command) error {
 			if command.Args().Present() {
 				return fmt.Errorf("unexpected argument %q: drydock takes flags only, see --help", command.Args().First())
@@ -122,6 +127,9 @@ func (o *Options) validate() error {
 	}
 	if _, err := logrus.ParseLevel(o.LogLevel); err != nil {
 		return fmt.Errorf("--log-level: %w", err)
+	}
+	if err := o.validateLabels(); err != nil {
+		return err
 	}
 	if err := o.TLS.validate(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 
 func TestOptionsNameWhatIsWrong(t *testing.T) {
 	tls := TLSOptions{WebhookService: "drydock-webhook", APIService: "drydock-api", WebhookConfiguration: "drydock", Secret: "drydock-tls", Source: TLSSelf}
-	good := Options{TLS: tls, Namespace: "harvester-system", ForcePolicy: ForceStayOff, PossibleIsConsent: ConsentAuto, Harvester: HarvesterAuto, Webhook: true, LogLevel: "info", LogFormat: "text"}
+	good := Options{TLS: tls, Namespace: "harvester-system", ForcePolicy: ForceStayOff, PossibleIsConsent: ConsentAuto, Harvester: HarvesterAuto, LabelSyncPrefix: "harvesterhci.io/", Webhook: true, LogLevel: "info", LogFormat: "text"}
 	if err := good.validate(); err != nil {
 		t.Fatalf("good options are refused: %v", err)
 	}
@@ -30,6 +30,11 @@ func TestOptionsNameWhatIsWrong(t *testing.T) {
 		`--tls-lifetimes: "cat=1s" names none of`:                                    func(o *Options) { o.TLS.Lifetimes = "settle=1s,cat=1s" },
 		`--api-trusted-proxies: "10.0.0.0/99" is neither an address nor a range`: func(o *Options) { o.Actions.TrustedProxies = []string{"10.0.0.0/99"} },
 		"--log-level": func(o *Options) { o.LogLevel = "loud" },
+		`--label-sync-keys: "a b" is not the key of a label`:                            func(o *Options) { o.LabelSyncKeys = []string{"a b"} },
+		`--label-sync-keys: "x.kubevirt.io/y" is KubeVirt's own: allowed`:               func(o *Options) { o.LabelSyncKeys = []string{"tier", "x.kubevirt.io/y"} },
+		`--label-sync-prefix: "harvesterhci.io" is not a domain with a slash behind it`: func(o *Options) { o.LabelSyncPrefix = "harvesterhci.io" },
+		`--label-sync-prefix: "" is not`:                                                func(o *Options) { o.LabelSyncPrefix = "" },
+		`--label-sync-prefix: "kubevirt.io/" is KubeVirt's own`:                         func(o *Options) { o.LabelSyncPrefix = "kubevirt.io/" },
 	} {
 		options := good
 		change(&options)

@@ -11,6 +11,7 @@ import (
 	"github.com/rancher/lasso/pkg/client"
 	"github.com/rancher/lasso/pkg/controller"
 	"github.com/rancher/wrangler/v3/pkg/generated/controllers/core"
+	corecontrollers "github.com/rancher/wrangler/v3/pkg/generated/controllers/core/v1"
 	"github.com/rancher/wrangler/v3/pkg/generic"
 	"github.com/rancher/wrangler/v3/pkg/schemes"
 	"github.com/sirupsen/logrus"
@@ -33,6 +34,7 @@ import (
 	"github.com/drydock-dev/drydock/pkg/execute"
 	"github.com/drydock-dev/drydock/pkg/gather"
 	kubevirtcontrollers "github.com/drydock-dev/drydock/pkg/generated/controllers/kubevirt.io"
+	kubevirtv1controllers "github.com/drydock-dev/drydock/pkg/generated/controllers/kubevirt.io/v1"
 	"github.com/drydock-dev/drydock/pkg/harvester"
 	"github.com/drydock-dev/drydock/pkg/kubevirt"
 	"github.com/drydock-dev/drydock/pkg/longhorn"
@@ -62,6 +64,8 @@ type manager struct {
 	crds     *crds
 	storage  atomic.Pointer[longhorn.Reader]
 	upgrades atomic.Pointer[harvester.Upgrades]
+	// actors are what begins to act once this replica leads.
+	actors []actor
 
 	certificates *certificates.Keeper
 	webhooks     lateHandler
@@ -145,7 +149,7 @@ func (m *manager) run(ctx context.Context) error {
 	}
 	m.ready.set("")
 	logrus.Info("ready")
-	begin, err := m.besideHarvester(ctx, m.recorder(ctx), c)
+	begin, err := m.besideHarvester(ctx, m.recorder(ctx), m.actors...)
 	if err != nil {
 		return err
 	}
@@ -155,24 +159,14 @@ func (m *manager) run(ctx context.Context) error {
 // wire builds the controller and everything that it stands on; start then fills the
 // caches.
 func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller, start func() error, err error) {
-	factory, err := controllerFactory(m.config)
+	factory, coreV1, kv, err := m.controllers()
 	if err != nil {
 		return nil, nil, err
-	}
-	options := &generic.FactoryOptions{SharedControllerFactory: factory}
-	coreFactory, err := core.NewFactoryFromConfigWithOptions(m.config, options)
-	if err != nil {
-		return nil, nil, fmt.Errorf("core controllers: %w", err)
-	}
-	kubevirtFactory, err := kubevirtcontrollers.NewFactoryFromConfigWithOptions(m.config, options)
-	if err != nil {
-		return nil, nil, fmt.Errorf("KubeVirt controllers: %w", err)
 	}
 	virt, err := kubevirtclient.NewForConfig(m.config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("KubeVirt client: %w", err)
 	}
-	coreV1, kv := coreFactory.Core().V1(), kubevirtFactory.Kubevirt().V1()
 	reader, writer := kubevirt.NewReader(kv, coreV1.Pod()), kubevirt.NewWriter(virt)
 	kubeInformers := informers.NewSharedInformerFactory(m.kube, 0)
 	budgets := kubeInformers.Policy().V1().PodDisruptionBudgets()
@@ -210,13 +204,39 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 			return nil, nil, err
 		}
 	}
+	m.actors = append(m.actors, c)
+	startLabels, err := m.labelSync(ctx, factory.SharedCacheFactory(), reader, coreV1.Pod().Informer())
+	if err != nil {
+		return nil, nil, err
+	}
 	return c, func() error {
 		kubeInformers.StartWithContext(ctx)
 		if !toolscache.WaitForCacheSync(ctx.Done(), budgets.Informer().HasSynced) {
 			return ctx.Err()
 		}
-		return factory.Start(ctx, workers)
+		if err := factory.Start(ctx, workers); err != nil {
+			return err
+		}
+		return startLabels()
 	}, nil
+}
+
+// controllers makes those of the kinds that Drydock acts on, with one set of caches.
+func (m *manager) controllers() (controller.SharedControllerFactory, corecontrollers.Interface, kubevirtv1controllers.Interface, error) {
+	factory, err := controllerFactory(m.config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	options := &generic.FactoryOptions{SharedControllerFactory: factory}
+	coreFactory, err := core.NewFactoryFromConfigWithOptions(m.config, options)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("core controllers: %w", err)
+	}
+	kubevirtFactory, err := kubevirtcontrollers.NewFactoryFromConfigWithOptions(m.config, options)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("KubeVirt controllers: %w", err)
+	}
+	return factory, coreFactory.Core().V1(), kubevirtFactory.Kubevirt().V1(), nil
 }
 
 // controllerFactory makes lasso's factory. Of pods only launchers are cached for the

@@ -3,7 +3,7 @@
 // after the other on one dev cluster, from the same state. Absolute times mean little
 // on a busy machine; ratios within one run do.
 //
-//	go run ./tests/bench                     # 10 VMs × 10 s and × 30 s, six nodes at once, planning
+//	go run ./tests/bench                     # 10 VMs × 10 s and × 30 s, six nodes at once, 50 requested at once, 500 VMs relabelled, planning
 //	go run ./tests/bench -quick              # 6 VMs × 3 s, for trying
 //	go run ./tests/bench -scenarios 20x10 -trace
 //
@@ -36,9 +36,12 @@ import (
 // options are the flags.
 type options struct {
 	scenarios []scenario
-	plan      bool
-	trace     bool
-	logs      string
+	// relabel and together are how many VMs are relabelled, and how many nodes requested,
+	// at once; 0 for not at all.
+	relabel, together int
+	plan              bool
+	trace             bool
+	logs              string
 }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -76,6 +79,8 @@ func parse(args []string) (options, error) {
 	names := flags.String("scenarios", "10x10,10x30,six", "comma-separated: `NxS` is N VMs on one node whose migrations take S seconds, \"six\" is six nodes at once with 24 VMs × 10 s")
 	quick := flags.Bool("quick", false, "6 VMs × 3 s and nothing else, for trying")
 	o := options{}
+	flags.IntVar(&o.relabel, "relabel", 500, "also label `N` VMs at once and measure when VMIs and pods have followed; 0 for not")
+	flags.IntVar(&o.together, "together", 50, "also request maintenance of `N` nodes at once and measure when the last drain has started; 0 for not")
 	flags.BoolVar(&o.plan, "plan", true, "also measure planning, in memory")
 	flags.BoolVar(&o.trace, "trace", false, "print the stations of each migration")
 	flags.StringVar(&o.logs, "logs", "", "`FOLDER` in which the manager's log and each tool's requests are left")
@@ -86,9 +91,12 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if *quick {
-		*names, o.plan = "6x3", false
+		*names, o.plan, o.relabel, o.together = "6x3", false, 0, 0
 	}
 	for name := range strings.SplitSeq(*names, ",") {
+		if strings.TrimSpace(name) == "" {
+			continue
+		}
 		s, err := parseScenario(strings.TrimSpace(name))
 		if err != nil {
 			return o, err
@@ -117,6 +125,12 @@ func (p program) Run() int {
 			results := p.measure(t, s, n)
 			fmt.Println(s.table(results))
 			times.add(results)
+		}
+		if p.together > 0 {
+			t.part(fmt.Sprintf("%d nodes requested at once", p.together), func(t *attempt) { p.atOnce(t, p.together) })
+		}
+		if p.relabel > 0 {
+			t.part(fmt.Sprintf("%d VMs relabelled", p.relabel), func(t *attempt) { p.relabelVMs(t, p.relabel) })
 		}
 	})
 	fmt.Print(times.String())

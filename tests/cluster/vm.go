@@ -40,8 +40,12 @@ func (c *Cluster) VM(namespace, name string) *VM {
 	}}
 }
 
-// Strategy sets the maintenance strategy's label on the VM.
-func (v *VM) Strategy(strategy string) *VM { return v.Label(maintenance.LabelStrategy, strategy) }
+// Strategy sets the maintenance strategy's label on the VM and, as the webhook does, on
+// its template, from where each new VMI has it.
+func (v *VM) Strategy(strategy string) *VM {
+	v.object.Spec.Template.ObjectMeta.Labels[maintenance.LabelStrategy] = strategy
+	return v.Label(maintenance.LabelStrategy, strategy)
+}
 
 // Label puts a label on the VM.
 func (v *VM) Label(key, value string) *VM {

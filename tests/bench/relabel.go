@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/manager"
+)
+
+// relabelAim is how long all VMIs and pods may take to follow.
+const relabelAim = 10 * time.Second
+
+// relabelHosts is enough for the pods of 500 VMs: a host takes 110.
+const relabelHosts = 10
+
+// relabelled counts the VMIs and the launcher pods that have the new label.
+type relabelled struct {
+	*observer
+	vmis, pods map[string]bool
+}
+
+const relabelTo = string(maintenance.StrategyShutdown)
+
+// relabelVMs measures how long a label takes from many VMs to their VMIs and pods, and what
+// that costs.
+func (p program) relabelVMs(t *attempt, vms int) {
+	c := cluster.For(t)
+	pool, ns := c.Pool(t, relabelHosts), c.Namespace(t)
+	t.Logf("starting %d VMs", vms)
+	names := make([]string, vms)
+	all := make([]*cluster.VM, vms)
+	for n := range all {
+		names[n] = fmt.Sprintf("vm-%03d", n)
+		all[n] = c.VM(ns, names[n]).PinnedTo(pool)
+		all[n].Submit(t)
+	}
+	for _, vm := range all {
+		vm.AwaitRunning(t)
+	}
+	user := strings.ToLower(pool.Label + "-labels")
+	m := manager.Start(t, c.Kubeconfig(t, user))
+	t.Cleanup(func() {
+		if _, err := m.Terminate(); err != nil {
+			t.Logf("ending the manager: %v", err)
+		}
+	})
+	s := &scene{Cluster: c, user: user}
+	s.settle(t)
+	seen := &relabelled{observer: &observer{changed: make(chan struct{})}, vmis: map[string]bool{}, pods: map[string]bool{}}
+	follow(t, seen.observer, c.KubeVirt.KubevirtV1().VirtualMachineInstances(ns), func(_ time.Time, vmi *virtv1.VirtualMachineInstance, _ bool) {
+		seen.vmis[vmi.Name] = vmi.Labels[maintenance.LabelStrategy] == relabelTo
+	})
+	follow(t, seen.observer, c.Kube.CoreV1().Pods(ns), func(_ time.Time, pod *corev1.Pod, _ bool) {
+		seen.pods[pod.Name] = pod.Labels[maintenance.LabelStrategy] == relabelTo
+	})
+	audit := s.Audit(t, user)
+
+	began := time.Now()
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, maintenance.LabelStrategy, relabelTo)
+	if err := inParallel(t.Context(), names, 20, func(ctx context.Context, name string) error {
+		_, err := c.KubeVirt.KubevirtV1().VirtualMachines(ns).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}); err != nil {
+		t.Fatalf("labelling: %v", err)
+	}
+	asked := time.Since(began)
+	seen.await(t, vms)
+	followed := time.Since(began)
+	s.settle(t)
+	fmt.Print(relabelTable(vms, asked, followed, audit.Requests(t)))
+}
+
+// await returns when everything has the label.
+func (r *relabelled) await(t *attempt, vms int) {
+	limit := time.After(12 * relabelAim)
+	for {
+		r.mu.Lock()
+		vmis, pods, changed := right(r.vmis), right(r.pods), r.changed
+		r.mu.Unlock()
+		if vmis == vms && pods == vms {
+			return
+		}
+		select {
+		case <-changed:
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-limit:
+			t.Fatalf("after %s %d VMIs and %d pods of %d have the label", 12*relabelAim, vmis, pods, vms)
+		}
+	}
+}
+
+func right(seen map[string]bool) int {
+	count := 0
+	for _, is := range seen {
+		if is {
+			count++
+		}
+	}
+	return count
+}
+
+// inParallel calls f for every item, so many at a time, and returns the first error.
+func inParallel(ctx context.Context, items []string, width int, f func(context.Context, string) error) error {
+	queue := make(chan string)
+	failed := make(chan error, len(items))
+	var wait sync.WaitGroup
+	for range width {
+		wait.Go(func() {
+			for item := range queue {
+				if err := f(ctx, item); err != nil {
+					failed <- err
+				}
+			}
+		})
+	}
+	for _, item := range items {
+		queue <- item
+	}
+	close(queue)
+	wait.Wait()
+	close(failed)
+	return <-failed
+}
+
+func relabelTable(vms int, asked, all time.Duration, sent []cluster.Request) string {
+	writes, conflicts, most := map[string]int{}, 0, 0
+	for _, r := range sent {
+		if r.Verb != "patch" || (r.Resource != "pods" && r.Resource != "virtualmachineinstances") {
+			continue
+		}
+		if r.Code != 200 {
+			conflicts++
+			continue
+		}
+		key := r.Resource + "/" + r.Name
+		writes[key]++
+		most = max(most, writes[key])
+	}
+	total := 0
+	for _, n := range writes {
+		total += n
+	}
+	return fmt.Sprintf("\n%d VMs relabelled at once (aim: all VMIs and pods right within %s, at most one write for each object)\n\n"+
+		"   the last VM was labelled after   %s\n   all VMIs and pods were right after   %s\n   writes   %d on %d objects, at most %d on one\n   refused writes   %d\n   requests of any kind but watches and leases   %d\n",
+		vms, relabelAim, seconds(asked), seconds(all), total, len(writes), most, conflicts, count(sent).total)
+}
