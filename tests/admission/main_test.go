@@ -53,7 +53,7 @@ var shared struct {
 }
 
 // admitted returns the cluster with a manager whose webhooks are called.
-func admitted(t *testing.T) *cluster.Cluster {
+func admitted(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	c := cluster.For(t)
 	shared.mu.Lock()
@@ -69,7 +69,7 @@ func admitted(t *testing.T) *cluster.Cluster {
 	return c
 }
 
-func launch(t *testing.T, c *cluster.Cluster) {
+func launch(t testing.TB, c *cluster.Cluster) {
 	t.Helper()
 	// The file must outlive the test that happens to be the first.
 	content, err := os.ReadFile(c.Kubeconfig(t, "drydock"))
