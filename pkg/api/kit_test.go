@@ -157,6 +157,9 @@ func (w *world) written() string {
 	var parts []string
 	metadata, _ := last["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
+	if value, has := metadata["annotations"]; has && value == nil {
+		parts = append(parts, "all annotations-")
+	}
 	for key, value := range annotations {
 		if value == nil {
 			parts = append(parts, key+"-")

@@ -26,7 +26,12 @@ type intent struct {
 // reaches a new node of the same name, but no resourceVersion: what it sets and removes is
 // meant whatever else has changed, and kubelets write all the time.
 func (s *server) write(ctx context.Context, node *corev1.Node, wanted intent) error {
-	body := map[string]any{"metadata": map[string]any{"uid": node.UID, "annotations": wanted.annotations}}
+	metadata := map[string]any{"uid": node.UID}
+	if len(wanted.annotations) > 0 {
+		// A null in its place would take all annotations away.
+		metadata["annotations"] = wanted.annotations
+	}
+	body := map[string]any{"metadata": metadata}
 	if wanted.unschedulable != nil {
 		body["spec"] = map[string]any{"unschedulable": *wanted.unschedulable}
 	}

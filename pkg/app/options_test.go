@@ -28,7 +28,7 @@ func TestOptionsNameWhatIsWrong(t *testing.T) {
 		"--shutdown-delay: -1s is negative":                                          func(o *Options) { o.TLS.ShutdownDelay = -time.Second },
 		`--tls-lifetimes: "ca=x" is not a positive duration`:                         func(o *Options) { o.TLS.Lifetimes = "ca=x" },
 		`--tls-lifetimes: "cat=1s" names none of`:                                    func(o *Options) { o.TLS.Lifetimes = "settle=1s,cat=1s" },
-		`--api-trusted-proxies: "10.0.0.0/99" is neither an address nor a range`: func(o *Options) { o.Actions.TrustedProxies = []string{"10.0.0.0/99"} },
+		`--api-trusted-proxies: "10.0.0.0/99" is neither an address nor a range`:     func(o *Options) { o.Actions.TrustedProxies = []string{"10.0.0.0/99"} },
 		"--log-level": func(o *Options) { o.LogLevel = "loud" },
 		`--label-sync-keys: "a b" is not the key of a label`:                            func(o *Options) { o.LabelSyncKeys = []string{"a b"} },
 		`--label-sync-keys: "x.kubevirt.io/y" is KubeVirt's own: allowed`:               func(o *Options) { o.LabelSyncKeys = []string{"tier", "x.kubevirt.io/y"} },

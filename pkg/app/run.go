@@ -71,7 +71,7 @@ type manager struct {
 	webhooks     lateHandler
 	// admissionHandler answers the webhooks once the caches are full.
 	admissionHandler http.Handler
-	api          apiParts
+	api              apiParts
 	// servers are those that finish their requests before the process ends.
 	servers sync.WaitGroup
 }

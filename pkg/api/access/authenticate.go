@@ -45,8 +45,8 @@ const (
 
 // Authenticator tells who sent a request.
 type Authenticator struct {
-	request authenticator.Request
-	clients *dynamiccertificates.ConfigMapCAController
+	request          authenticator.Request
+	clients, proxies *dynamiccertificates.ConfigMapCAController
 }
 
 // NewAuthenticator follows the cluster's certificate authorities until the context ends.
@@ -73,7 +73,7 @@ func NewAuthenticator(ctx context.Context, client kubernetes.Interface) (*Authen
 	}
 	tokens := newTokens(client.AuthenticationV1())
 	return &Authenticator{
-		clients: clients,
+		clients: clients, proxies: proxies,
 		request: group.NewAuthenticatedGroupAdder(unionauth.New(
 			headerrequest.NewDynamicVerifyOptionsSecure(proxies.VerifyOptions,
 				headerrequest.StringSliceProviderFunc(headers.AllowedClientNames), headerrequest.StringSliceProviderFunc(headers.UsernameHeaders),
@@ -102,14 +102,22 @@ func (a *Authenticator) Authenticate(r *http.Request) (user.Info, error) {
 	return nil, ErrNobody
 }
 
-// ClientCAs are the authorities whose certificates browsers are asked for; nil while
-// there are none.
+// ClientCAs are the authorities whose certificates callers are asked for, those of front
+// proxies among them: a caller that has no such certificate sends none. It is nil while
+// there are none, and anybody is then asked for any.
 func (a *Authenticator) ClientCAs() *x509.CertPool {
-	options, ok := a.clients.VerifyOptions()
-	if !ok {
-		return nil
+	var pool *x509.CertPool
+	for _, source := range []*dynamiccertificates.ConfigMapCAController{a.clients, a.proxies} {
+		bundle := source.CurrentCABundleContent()
+		if len(bundle) == 0 {
+			continue
+		}
+		if pool == nil {
+			pool = x509.NewCertPool()
+		}
+		pool.AppendCertsFromPEM(bundle)
 	}
-	return options.Roots
+	return pool
 }
 
 // tokens asks the cluster whose token it is.
