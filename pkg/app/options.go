@@ -98,6 +98,7 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "log-level", Sources: cli.EnvVars("DRYDOCK_LOG_LEVEL"), Destination: &o.LogLevel, Value: "info", Usage: "panic, fatal, error, warn, info, debug or trace"},
 			&cli.StringFlag{Name: "log-format", Sources: cli.EnvVars("DRYDOCK_LOG_FORMAT"), Destination: &o.LogFormat, Value: "text", Usage: "text or json"},
 		}, tlsFlags(&o.TLS), apiFlags(&o.Actions), labelFlags(&o)),
+		Commands: []*cli.Command{bundleCommand(&o)},
 		Action: func(ctx context.Context, command *cli.Command) error {
 			if command.Args().Present() {
 				return fmt.Errorf("unexpected argument %q: drydock takes flags only, see --help", command.Args().First())

@@ -1,0 +1,227 @@
+package bundle
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+)
+
+// secretFields are where people keep what nobody else may see, in objects that a bundle
+// reads. Each stands for all below it.
+var secretFields = map[string][]string{
+	"virtualmachines": {
+		"metadata.managedFields", "metadata.annotations.kubectl.kubernetes.io/last-applied-configuration", "metadata.annotations.field.cattle.io/description",
+		"metadata.annotations.drydock.dev/requested-by", "metadata.annotations.harvesterhci.io/sshNames",
+		"spec.template.metadata.annotations", "spec.template.spec.accessCredentials", "spec.template.spec.hostname", "spec.template.spec.dnsConfig", "spec.template.spec.networks",
+		"spec.template.spec.volumes[].cloudInitNoCloud", "spec.template.spec.volumes[].cloudInitConfigDrive", "spec.template.spec.volumes[].sysprep",
+		"spec.template.spec.volumes[].secret", "spec.template.spec.volumes[].configMap", "spec.template.spec.volumes[].containerDisk",
+		"spec.template.spec.domain.firmware", "spec.template.spec.domain.devices.interfaces", "spec.template.spec.domain.devices.disks",
+		"spec.dataVolumeTemplates", "status.volumeRequests", "status.somethingNew",
+	},
+	"virtualmachineinstances": {
+		"spec.accessCredentials", "spec.volumes[].cloudInitNoCloud", "spec.volumes[].serviceAccount", "spec.domain.firmware.kernelBoot",
+		"status.interfaces", "status.guestOSInfo", "status.migrationState.targetNodeAddress", "status.migrationState.targetDirectMigrationNodePorts",
+	},
+	"virtualmachineinstancemigrations": {"spec.sendTo", "status.synchronizationAddresses", "status.migrationState.targetNodeAddress"},
+	"pods": {
+		"spec.containers[].env", "spec.containers[].args", "spec.containers[].command", "spec.containers[].envFrom", "spec.volumes", "spec.imagePullSecrets", "spec.initContainers",
+		"status.podIPs", "status.hostIP", "status.containerStatuses[].state.terminated.message", "status.containerStatuses[].lastState.terminated.message",
+	},
+	"nodes":                           {"status.addresses", "status.images", "spec.podCIDR", "spec.providerID", "status.nodeInfo.machineID", "metadata.annotations.flannel.alpha.coreos.com/public-ip"},
+	"deployments":                     {"spec.template.spec.containers[].env[].value", "spec.template.spec.containers[].env[].valueFrom", "spec.template.spec.volumes"},
+	"mutatingwebhookconfigurations":   {"webhooks[].clientConfig.caBundle", "webhooks[].clientConfig.url"},
+	"validatingwebhookconfigurations": {"webhooks[].clientConfig.caBundle"},
+	"kubevirts":                       {"spec.imagePullSecrets", "spec.configuration.additionalGuestMemoryOverheadRatio", "spec.customizeComponents"},
+	"volumes":                         {"spec.fromBackup", "spec.encrypted", "status.lastBackup"},
+	"services":                        {"spec.clusterIP", "spec.externalIPs"},
+	"leases":                          {"metadata.managedFields"},
+}
+
+// place puts a value at a path, in an object that has nothing there. A key of annotations
+// holds dots itself.
+func place(object map[string]any, path string, value any) {
+	if head, key, found := strings.Cut(path, "annotations."); found {
+		place(object, head+"annotations", map[string]any{key: value})
+		return
+	}
+	name, rest, below := strings.Cut(path, ".")
+	name, list := strings.CutSuffix(name, "[]")
+	switch {
+	case !below && !list:
+		if present, ok := object[name].(map[string]any); ok {
+			if more, ok := value.(map[string]any); ok {
+				for key, v := range more {
+					present[key] = v
+				}
+				return
+			}
+		}
+		object[name] = value
+	case list:
+		element, _ := object[name].([]any)
+		if len(element) == 0 {
+			element = []any{map[string]any{}}
+			object[name] = element
+		}
+		if first, ok := element[0].(map[string]any); ok {
+			place(first, rest, value)
+		}
+	default:
+		inner, ok := object[name].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			object[name] = inner
+		}
+		place(inner, rest, value)
+	}
+}
+
+// grown is a secret in a shape that nobody has thought of: a text, or a tree with it.
+func grown(secret string) *rapid.Generator[any] {
+	leaf := rapid.SampledFrom([]any{secret, []any{secret}, map[string]any{"userData": secret}, map[string]any{"deep": []any{map[string]any{"er": secret}}}})
+	return rapid.Map(leaf, func(v any) any {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return secret
+		}
+		var copied any
+		_ = json.Unmarshal(raw, &copied)
+		return copied
+	})
+}
+
+// No value of a secret field is ever in what goes into the archive, in whatever shape and
+// company.
+func TestSecretsAreLeftOut(t *testing.T) {
+	known := kinds()
+	rapid.Check(t, func(t *rapid.T) {
+		k := rapid.SampledFrom(known).Draw(t, "kind")
+		object := map[string]any{"apiVersion": "v1", "kind": "K", "metadata": map[string]any{"name": "kept-name", "labels": map[string]any{"kept": "label"}}}
+		for n, path := range secretFields[k.Resource] {
+			if rapid.Bool().Draw(t, path) {
+				place(object, path, grown(fmt.Sprintf("s3cret-%d", n)).Draw(t, "value"))
+			}
+		}
+		raw, err := yaml.Marshal(k.redact(object))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(raw), "s3cret") {
+			t.Fatalf("%s: a secret is kept:\n%s", k.Resource, raw)
+		}
+		for _, kept := range []string{"kept-name", "kept: label"} {
+			if !strings.Contains(string(raw), kept) {
+				t.Fatalf("%s: %s is lost:\n%s", k.Resource, kept, raw)
+			}
+		}
+	})
+}
+
+// FuzzOnlyListedFieldsAreKept throws any object at all at every kind.
+func FuzzOnlyListedFieldsAreKept(f *testing.F) {
+	f.Add(`{"metadata":{"name":"a","annotations":{"x":"s3cret"}},"spec":{"template":{"spec":{"volumes":[{"cloudInitNoCloud":{"userData":"s3cret"}}]}}}}`)
+	f.Add(`{"spec":"s3cret","status":["s3cret"],"metadata":{"managedFields":["s3cret"],"annotations":["s3cret"]}}`)
+	f.Add(`{"spec":{"containers":[["s3cret"],{"env":"s3cret"}]}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var object map[string]any
+		if json.Unmarshal([]byte(text), &object) != nil || object == nil {
+			t.Skip()
+		}
+		// What stands in the fields that are kept is not this test's business.
+		for _, k := range kinds() {
+			kept := k.redact(object)
+			if extra := beyond(kept, k.keep); extra != "" {
+				t.Errorf("%s: %s is kept", k.Resource, extra)
+			}
+		}
+	})
+}
+
+// beyond names a field that no selection holds, "" for none.
+func beyond(value any, s selection) string {
+	if len(s) == 0 {
+		return ""
+	}
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case map[string]any:
+		for name, field := range v {
+			below, ok := s[name]
+			if !ok {
+				return name
+			}
+			if extra := beyond(field, below); extra != "" {
+				return name + "." + extra
+			}
+		}
+		return ""
+	case []any:
+		for _, element := range v {
+			if extra := beyond(element, s); extra != "" {
+				return extra
+			}
+		}
+		return ""
+	}
+	return fmt.Sprintf("the scalar %v", value)
+}
+
+func TestWhatADrainIsAboutIsKept(t *testing.T) {
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(`
+metadata:
+  name: db
+  labels: {harvesterhci.io/maintain-mode-strategy: Shutdown}
+  annotations: {harvesterhci.io/maintain-mode-strategy-node-name: w1, drydock.dev/maintenance: '{"id":"m"}'}
+spec:
+  runStrategy: Halted
+  template:
+    spec:
+      evictionStrategy: LiveMigrate
+      nodeSelector: {zone: a}
+      affinity: {nodeAffinity: {x: [1]}}
+      volumes:
+      - {name: disk, persistentVolumeClaim: {claimName: data}}
+      - {name: init, cloudInitNoCloud: {userData: s3cret}}
+status: {printableStatus: Stopped, conditions: [{type: Ready, message: not running}]}
+`), &object); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kinds() {
+		if k.Resource != "virtualmachines" {
+			continue
+		}
+		raw, err := yaml.Marshal(k.redact(object))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"Shutdown", "node-name: w1", `{"id":"m"}`, "Halted", "LiveMigrate", "zone: a", "nodeAffinity", "claimName: data", "name: init", "Stopped", "not running"} {
+			if !strings.Contains(string(raw), want) {
+				t.Errorf("%s is lost:\n%s", want, raw)
+			}
+		}
+	}
+}
+
+func TestWhoAskedIsLeftOut(t *testing.T) {
+	for _, text := range []string{
+		"maintenance was requested by alice with force", `User "alice" cannot list resource "nodes"`, `{"msg":"action","user":"alice","node":"w1"}`,
+		`level=info msg=action user=alice node=w1`, `level=info user="alice"`,
+	} {
+		if got := withoutPeople(text); strings.Contains(got, "alice") || !strings.Contains(got, leftOut) {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+	kept := annotations(map[string]any{"drydock.dev/maintenance": `{"id":"m","requestedBy":"alice","vms":3}`, "drydock.dev/requested-by": "alice", "other": "alice"})
+	if text := fmt.Sprint(kept); strings.Contains(text, "alice") || !strings.Contains(text, `"vms":3`) {
+		t.Errorf("the annotations are %s", text)
+	}
+	if got := withoutRequester("alice {"); got != leftOut {
+		t.Errorf("a record that cannot be read becomes %q", got)
+	}
+}
