@@ -13,9 +13,9 @@ export GOWORK := off
 
 # Every module of the repository; hack/devcluster/kubernetes and hack/tools hold no
 # code, only versions.
-MODULES := . hack/devcluster hack/devcluster/kubernetes hack/tools
+MODULES := . hack/devcluster hack/devcluster/kubernetes hack/alerts hack/tools
 # Those that hold code.
-CODE := . hack/devcluster
+CODE := . hack/devcluster hack/alerts
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/drydock-dev/drydock/pkg/app.Version=$(VERSION)
