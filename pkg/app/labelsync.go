@@ -68,10 +68,12 @@ func (m *manager) labelSync(ctx context.Context, caches cache.SharedCacheFactory
 		Settings: settings, VMs: kv.VirtualMachine(), VMIs: kv.VirtualMachineInstance(), Launchers: reader, Log: logrus.StandardLogger(),
 		PatchVMI: func(ctx context.Context, namespace, name string, body []byte) error {
 			_, err := virt.VirtualMachineInstances(namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
+			m.metrics.LabelWritten("VirtualMachineInstance", err)
 			return err
 		},
 		PatchPod: func(ctx context.Context, namespace, name string, body []byte) error {
 			_, err := kube.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
+			m.metrics.LabelWritten("Pod", err)
 			return err
 		},
 	}
