@@ -55,7 +55,7 @@ func New(version string, clock clock.PassiveClock) *Metrics {
 	m.idle = m.gauge("drydock_idle", "1 while nothing is done because Harvester's own controllers run, see --harvester.")
 	m.requests = m.counter("drydock_maintenance_requests_total", "Requests for maintenance that were decided about, by outcome.", "outcome")
 	m.refused = m.counter("drydock_maintenance_requests_refused_total", "Refused requests, once for each pre-check that refused.", "check")
-	m.evictions = m.counter("drydock_evictions_total", "Evictions that were asked for, by kind of pod and by the answer's HTTP status. KubeVirt answers 429 when it will migrate a VM.", "pod", "code")
+	m.evictions = m.counter("drydock_evictions_total", "Evictions that were asked for, by kind of pod and by the answer's HTTP status. KubeVirt answers 429 when it will migrate a VM.", "kind", "code")
 	m.handled = m.counter("drydock_vms_handled_total", "VMs that a maintenance is done with, by what was decided and how it ended.", "verdict", "outcome")
 	m.clientRequests = m.counter("drydock_apiserver_requests_total", "Requests to the API server, watches included, by HTTP method and status.", "method", "code")
 	m.sync = m.counter("drydock_label_sync_writes_total", "Writes of the label synchronisation, by kind of object and outcome.", "kind", "outcome")
