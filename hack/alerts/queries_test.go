@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -71,7 +71,7 @@ func documented(t *testing.T) map[string]map[string]bool {
 	}
 	found := map[string]map[string]bool{}
 	for _, cells := range row.FindAllStringSubmatch(string(page), -1) {
-		allowed := map[string]bool{labels.MetricName: true, "namespace": true, "job": true, "pod": true}
+		allowed := map[string]bool{model.MetricNameLabel: true, "namespace": true, "job": true, "pod": true}
 		for _, label := range code.FindAllStringSubmatch(cells[3], -1) {
 			allowed[label[1]] = true
 		}

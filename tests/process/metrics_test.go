@@ -89,7 +89,7 @@ func TestMetricsTellAMaintenance(t *testing.T) {
 		`drydock_drain_duration_seconds_count{outcome="completed"}`:                             1,
 		`drydock_phase_duration_seconds_count{phase="Draining"}`:                                1,
 		`drydock_phase_duration_seconds_count{phase="Evacuating"}`:                              1,
-		`drydock_evictions_total{code="429",kind="launcher"}`:                                    1,
+		`drydock_evictions_total{code="429",kind="launcher"}`:                                   1,
 		`drydock_migration_duration_seconds_count{means="Eviction",outcome="succeeded"}`:        1,
 		`drydock_vms_handled_total{outcome="moved",verdict="Move"}`:                             1,
 		`drydock_vm_stop_duration_seconds_count{restart="AfterDisable"}`:                        1,
