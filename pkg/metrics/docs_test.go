@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 var (
@@ -56,4 +57,36 @@ func labelsOf(text string) string {
 	labels := word.FindAllString(text, -1)
 	slices.Sort(labels)
 	return strings.Join(labels, ",")
+}
+
+// Prometheus' own rules for names, units and help.
+func TestNamesFollowTheConventions(t *testing.T) {
+	m, _ := at(noon)
+	for _, vector := range []*prometheus.CounterVec{m.requests, m.refused, m.evictions, m.handled, m.clientRequests, m.sync} {
+		vector.WithLabelValues(values(t, vector)...).Inc()
+	}
+	for _, vector := range []*prometheus.HistogramVec{m.drains, m.phases, m.migrations, m.stops, m.clientLatency, m.webhook} {
+		vector.WithLabelValues(values(t, vector)...).Observe(1)
+	}
+	problems, err := testutil.GatherAndLint(m.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		if strings.HasPrefix(problem.Metric, "drydock_") {
+			t.Errorf("%s: %s", problem.Metric, problem.Text)
+		}
+	}
+}
+
+// values are as many as a vector has labels.
+func values(t *testing.T, vector prometheus.Collector) []string {
+	t.Helper()
+	ch := make(chan *prometheus.Desc, 1)
+	vector.Describe(ch)
+	found := described.FindStringSubmatch((<-ch).String())
+	if found == nil {
+		t.Fatal("a vector that does not describe itself")
+	}
+	return word.FindAllString(found[3], -1)
 }
