@@ -11,9 +11,9 @@ export CGO_ENABLED := 0
 # A workspace above the checkout would override the modules' own replaces.
 export GOWORK := off
 
-# Every module of the repository; hack/devcluster/kubernetes and hack/tools hold no
-# code, only versions.
-MODULES := . hack/devcluster hack/devcluster/kubernetes hack/alerts hack/tools
+# Every module of the repository; hack/devcluster/kubernetes, hack/helm and hack/tools
+# hold no code, only versions.
+MODULES := . hack/devcluster hack/devcluster/kubernetes hack/alerts hack/helm hack/tools
 # Those that hold code.
 CODE := . hack/devcluster hack/alerts
 
@@ -68,12 +68,19 @@ verify-tidy:
 
 # Into place, not into a temporary folder: what differs is then what to commit.
 verify-generated: generate
-	@test -z "$$(git status --porcelain -- pkg/generated)" || { \
-		git status --short -- pkg/generated >&2; git --no-pager diff --stat -- pkg/generated >&2; \
-		echo "pkg/generated is not what pkg/codegen writes: commit what 'make generate' has just put there" >&2; exit 1; }
+	@test -z "$$(git status --porcelain -- $(GENERATED))" || { \
+		git status --short -- $(GENERATED) >&2; git --no-pager diff --stat -- $(GENERATED) >&2; \
+		echo "$(GENERATED) are not what is generated: commit what 'make generate' has just put there" >&2; exit 1; }
 
-generate: ## Write pkg/generated anew
+# What pkg/codegen writes, and what helm renders from charts/drydock.
+GENERATED = pkg/generated deploy/drydock.yaml
+
+generate: ## Write pkg/generated anew, and deploy/ from the chart
 	env -u GOPATH go run ./pkg/codegen
+	@helm=$$(go -C hack/helm tool -n helm) || exit 1; \
+	echo "helm lint charts/drydock"; "$$helm" lint --quiet charts/drydock || exit 1; \
+	echo "helm template charts/drydock > deploy/drydock.yaml"; \
+	{ echo "# Rendered from charts/drydock by 'make generate'."; "$$helm" template drydock charts/drydock --namespace harvester-system; } > deploy/drydock.yaml
 
 demo: build ## Boot a dev cluster and take a host with VMs into maintenance and back
 	go run ./hack/demo -bin $(CURDIR)/bin

@@ -147,7 +147,7 @@ func (m *manager) serveTLS(ctx context.Context, name, address string, handler ht
 	// Whoever connects and speaks nonsense must not fill the log.
 	complaints := logrus.StandardLogger().WriterLevel(logrus.DebugLevel)
 	server := &http.Server{
-		Handler: http.MaxBytesHandler(handler, maxBody), TLSConfig: config, ErrorLog: log.New(io.Writer(complaints), name+": ", 0),
+		Handler: leaving(ctx, http.MaxBytesHandler(handler, maxBody)), TLSConfig: config, ErrorLog: log.New(io.Writer(complaints), name+": ", 0),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: readTimeout, WriteTimeout: 2 * readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 16,
 	}
 	m.servers.Go(func() {
@@ -167,6 +167,20 @@ func (m *manager) serveTLS(ctx context.Context, name, address string, handler ht
 		_ = complaints.Close()
 	})
 	return nil
+}
+
+// leaving sends clients away with their next answer once the context has ended, so that
+// their connections are gone before the server closes: it closes those that are idle at
+// that moment without a word, and a request that is on its way on one of them is lost.
+// In HTTP/2 the header becomes a GOAWAY, after which clients repeat by themselves what
+// they had sent already.
+func leaving(ctx context.Context, handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // lateHandler is bound before what it needs is there: the address of a replica is known

@@ -194,6 +194,9 @@ func (r *rules) retire(now time.Time, s *state) (done []string) {
 		done = append(done, fmt.Sprintf("the CA %q is not trusted any more", ca.Subject.CommonName))
 		return true
 	})
+	if len(s.trusted) == 0 {
+		s.promoted = time.Time{}
+	}
 	return done
 }
 

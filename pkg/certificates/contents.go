@@ -103,7 +103,7 @@ func readPair(certPEM, keyPEM []byte, now time.Time, ca bool) (p *pair, complain
 		return nil, err.Error()
 	case !now.Before(p.cert.NotAfter):
 		return nil, "expired at " + p.cert.NotAfter.Format(time.RFC3339)
-	case ca && (!p.cert.IsCA || !issuedBy(p.cert, p.cert)):
+	case ca && (!p.cert.IsCA || !bytes.Equal(p.cert.RawIssuer, p.cert.RawSubject)):
 		return nil, fmt.Sprintf("%q is not a self-signed CA", p.cert.Subject)
 	}
 	return p, ""

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -232,9 +233,11 @@ func (k *Keeper) follow(secret *corev1.Secret) (wake time.Time, err error) {
 		k.report([]string{fmt.Sprintf("serving certificate (%s, %s): %s", keyServingCert, keyServingKey, complaint)})
 		return wake, nil
 	}
+	// API servers call a Service by this one of its names.
+	called := slices.DeleteFunc(slices.Clone(k.rules.hosts), func(host string) bool { return !strings.HasSuffix(host, ".svc") })
 	var complaints []string
-	if !covers(p.cert, k.rules.hosts) {
-		complaints = append(complaints, fmt.Sprintf("the serving certificate is for %q and not for all of %q", hostsOf(p.cert), k.rules.hosts))
+	if !covers(p.cert, called) {
+		complaints = append(complaints, fmt.Sprintf("the serving certificate is for %q and not for all of %q", hostsOf(p.cert), called))
 	}
 	k.report(complaints)
 	return p.cert.NotAfter, k.serve(p)

@@ -237,6 +237,8 @@ func TestWhatIsUnwiseIsWarnedOf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// The first write, whatever it is about, copies the strategy into the spec.
+	patch("old", `{"metadata":{"annotations":{"first":"write"}}}`)
 	for _, step := range []struct {
 		what  string
 		write func()

@@ -52,10 +52,18 @@ func Install(t testing.TB, c *cluster.Cluster, target Target) {
 		t.Fatal(err)
 	}
 	admission := c.Kube.AdmissionregistrationV1()
-	if _, err := admission.MutatingWebhookConfigurations().Create(ctx, target.Mutating(), metav1.CreateOptions{}); err != nil {
+	mutating, err := target.Mutating()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admission.ValidatingWebhookConfigurations().Create(ctx, target.Validating(), metav1.CreateOptions{}); err != nil {
+	validating, err := target.Validating()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admission.MutatingWebhookConfigurations().Create(ctx, mutating, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admission.ValidatingWebhookConfigurations().Create(ctx, validating, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
