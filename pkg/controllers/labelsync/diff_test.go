@@ -100,6 +100,12 @@ func TestAPodFollowsItsVMIInTheLabelsWithThePrefix(t *testing.T) {
 		"labels of others are not copied": {
 			vmi: set{"kubevirt.io/nodeName": "w1", "app": "shop", "harvesterhci.io.example.com/x": "y", "example.com/tier": "gold"},
 		},
+		"a listed key without the prefix ends at the VMI": {
+			vmi: set{strategy: "Shutdown"}, labels: set{strategy: "Shutdown", "example.com/tier": "gold"},
+		},
+		"what is not covered is not remembered": {
+			vmi: set{tier: "gold"}, annotations: copied("app"), want: changes{tier: "gold"}, wantsCopied: tier,
+		},
 		"the annotation cannot name what is not covered": {
 			labels: set{"kubevirt.io/created-by": "u", "app": "shop"}, annotations: copied("kubevirt.io/created-by,app"),
 		},
