@@ -1,0 +1,148 @@
+// Package api tells what callers of the API meet: the real manager behind TLS, with tokens
+// and certificates of a real control plane, beside the webhooks of an installation.
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/manager"
+	"github.com/drydock-dev/drydock/tests/webhooks"
+)
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	code := cluster.Main(runner{m})
+	manager.Remove()
+	os.Exit(code)
+}
+
+// runner takes the webhooks out of a cluster that outlives the tests.
+type runner struct{ *testing.M }
+
+func (r runner) Run() int {
+	code := r.M.Run()
+	if shared.cluster != nil {
+		_ = webhooks.Remove(context.Background(), shared.cluster, webhooks.Name)
+	}
+	if shared.manager != nil {
+		shared.manager.Kill()
+	}
+	if shared.kubeconfig != "" {
+		_ = os.Remove(shared.kubeconfig)
+	}
+	return code
+}
+
+var shared struct {
+	mu         sync.Mutex
+	cluster    *cluster.Cluster
+	manager    *manager.Manager
+	kubeconfig string
+	address    string
+	authority  *x509.CertPool
+}
+
+// house is a cluster with a manager that serves.
+type house struct {
+	*cluster.Cluster
+	manager   *manager.Manager
+	address   string
+	authority *x509.CertPool
+}
+
+func serving(t *testing.T) *house {
+	t.Helper()
+	c := cluster.For(t)
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.manager == nil {
+		launch(t, c)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the manager's log:\n%s", shared.manager.Log())
+		}
+	})
+	return &house{Cluster: c, manager: shared.manager, address: shared.address, authority: shared.authority}
+}
+
+func launch(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	// The file must outlive the test that happens to be the first.
+	content, err := os.ReadFile(c.Kubeconfig(t, "drydock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.CreateTemp("", "drydock-*.kubeconfig")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared.kubeconfig = file.Name()
+	if _, err := file.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := manager.Launch(shared.kubeconfig, "--api=true", "--webhook=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared.manager, shared.cluster = m, c
+	if err := m.AwaitLeading(); err != nil {
+		t.Fatal(err)
+	}
+	if shared.address, err = m.Address("api"); err != nil {
+		t.Fatal(err)
+	}
+	webhook, err := m.Address("webhook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := webhooks.At(webhook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	webhooks.Install(t, c, target)
+	webhooks.AwaitTrusted(t, c)
+	shared.authority = authority(t, c)
+}
+
+// authority is what callers trust: the CA that the manager publishes.
+func authority(t *testing.T, c *cluster.Cluster) *x509.CertPool {
+	t.Helper()
+	pool := x509.NewCertPool()
+	c.Eventually(t, "the CA is published", func(ctx context.Context) error {
+		secret, err := c.Kube.CoreV1().Secrets("harvester-system").Get(ctx, "drydock-tls", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !pool.AppendCertsFromPEM(secret.Data[corev1.ServiceAccountRootCAKey]) {
+			return errors.New("the Secret has none yet")
+		}
+		return nil
+	})
+	return pool
+}
+
+// client reaches the API over TLS, with a certificate or without.
+func (h *house) client(t *testing.T, certificates ...tls.Certificate) *http.Client {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: h.authority, ServerName: "drydock-api.harvester-system.svc", Certificates: certificates}, MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
