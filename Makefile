@@ -92,9 +92,10 @@ soak: ## Kill the manager at its n-th write, for every n, and try stories in ran
 	DRYDOCK_SOAK_WRITES=$(SOAK_WRITES) go test -count=1 -timeout 60m -run NthWrite ./tests/faults
 	go test -count=1 ./pkg/plan -run Stories -rapid.checks=20000 -rapid.steps=100
 
-bench: build ## Measure a drain against its floor and against kubectl drain, and admission under load
+bench: build ## Measure a drain against its floor and against kubectl drain, admission and API under load
 	go run ./tests/bench
 	go test -count=1 -run '^$$' -bench Admission -benchtime 1x ./tests/admission
+	DRYDOCK_API_LOAD=1 go test -count=1 -v -run 'TestLoad$$' ./tests/api
 
 # The build context is put together in bin/image, with every dependency in its
 # vendor/, so that the image builds without network; see the Dockerfile. Beside the

@@ -115,6 +115,12 @@ func (s *server) perform(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	select {
+	case s.working <- struct{}{}:
+		defer func() { <-s.working }()
+	case <-ctx.Done():
+		return nil, problemf(http.StatusServiceUnavailable, "too many actions are asked for at a time")
+	}
 	node, err := s.node(ctx, name)
 	if err != nil {
 		return nil, err

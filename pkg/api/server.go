@@ -74,17 +74,22 @@ const (
 	bodyLimit   = 64 << 10
 	actionTime  = 30 * time.Second
 	mostSockets = 1024
+	// mostActions is how many actions are worked on at a time. More would only take turns
+	// on the same processors, and the controllers' turns as well.
+	mostActions = 16
 )
 
 type server struct {
 	Config
 	proxies proxies
 	sockets *stream.Server
+	// working holds a token for each action that is worked on.
+	working chan struct{}
 }
 
 // New returns the API. Websockets end with the context.
 func New(ctx context.Context, config *Config) http.Handler {
-	s := &server{Config: *config, proxies: config.TrustedProxies}
+	s := &server{Config: *config, proxies: config.TrustedProxies, working: make(chan struct{}, mostActions)}
 	if s.PingEvery == 0 {
 		s.PingEvery = 30 * time.Second
 	}

@@ -38,7 +38,7 @@ func TestLoad(t *testing.T) {
 	c := h.account(t, viewNodes, updateNodes)
 	heard := followers(t, c)
 	quiet := maintain(t, h, c, pool.Host(0))
-	before := h.memory(t)
+	before, cpu, began := h.memory(t), h.processorTime(t), time.Now()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		loaded := maintain(t, h, c, pool.Host(0))
@@ -46,6 +46,7 @@ func TestLoad(t *testing.T) {
 	})
 	took, failed := fire(t, c, pool.Host(1))
 	wg.Wait()
+	t.Logf("the manager worked for %s in %s", (h.processorTime(t) - cpu).Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
 	t.Logf("%d actions in %s: p50 %s, p99 %s, most %s; %d failed", len(took), lasting, took[len(took)/2], took[len(took)*99/100], took[len(took)-1], failed)
 	t.Logf("%d websockets heard %d changes", sockets, heard.Load())
 	t.Logf("resident memory: %d MiB before, %d MiB after", before>>20, h.memory(t)>>20)
@@ -136,4 +137,26 @@ func (h *house) memory(t *testing.T) int64 {
 		t.Fatal(err)
 	}
 	return kib << 10
+}
+
+// processorTime is what the manager's process has had of all processors, which says more
+// than latencies on a machine that does other things.
+func (h *house) processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.manager.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The name, which may hold blanks, ends with a parenthesis; the times are the 12th and
+	// 13th fields behind it.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	var ticks int64
+	for _, field := range fields[11:13] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }

@@ -142,7 +142,7 @@ func authority(t *testing.T, c *cluster.Cluster) *x509.CertPool {
 // client reaches the API over TLS, with a certificate or without.
 func (h *house) client(t *testing.T, certificates ...tls.Certificate) *http.Client {
 	t.Helper()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: h.authority, ServerName: "drydock-api.harvester-system.svc", Certificates: certificates}, MaxIdleConnsPerHost: 64}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: h.authority, ServerName: "drydock-api.harvester-system.svc", Certificates: certificates}, MaxIdleConnsPerHost: 512}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
