@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
 )
 
@@ -94,9 +96,16 @@ func AwaitTrusted(t testing.TB, c *cluster.Cluster) {
 		}
 		return nil
 	})
-	vm := c.VM(metav1.NamespaceDefault, "probe").Strategy("probe").Object()
 	c.Eventually(t, "the API server calls the webhooks", func(ctx context.Context) error {
-		_, err := c.KubeVirt.KubevirtV1().VirtualMachines(metav1.NamespaceDefault).Create(ctx, vm.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		// It learns of either configuration by a watch of its own.
+		made, err := probe(ctx, c, c.VM(metav1.NamespaceDefault, "probe"))
+		if err != nil {
+			return err
+		}
+		if made.Labels[maintenance.LabelStrategy] == "" {
+			return errors.New("a missing strategy was not completed")
+		}
+		_, err = probe(ctx, c, c.VM(metav1.NamespaceDefault, "probe").Strategy("probe"))
 		switch {
 		case apierrors.IsInvalid(err):
 			return nil
@@ -105,6 +114,11 @@ func AwaitTrusted(t testing.TB, c *cluster.Cluster) {
 		}
 		return err
 	})
+}
+
+// probe makes a VM that is not stored.
+func probe(ctx context.Context, c *cluster.Cluster, vm *cluster.VM) (*virtv1.VirtualMachine, error) {
+	return c.KubeVirt.KubevirtV1().VirtualMachines(metav1.NamespaceDefault).Create(ctx, vm.Object(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
 // Remove removes the configurations.
