@@ -124,17 +124,13 @@ func (g *Gatherer) Node(ctx context.Context, node *corev1.Node, withPods bool) (
 	return s, nil
 }
 
-// Live observes a node for admission: the nodes are read from the API server, since
-// their engagement and readiness are what limits are counted by. Everything else is
-// from caches.
+// Live observes a node as its admission would: the nodes are read from the API server,
+// since their engagement and readiness are what limits are counted by. Everything else
+// is from caches.
 func (g *Gatherer) Live(ctx context.Context, name string) (*plan.Snapshot, error) {
-	list, err := g.LiveNodes.List(ctx, metav1.ListOptions{})
+	nodes, err := g.liveNodes(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("nodes: %w", err)
-	}
-	nodes := make([]*corev1.Node, 0, len(list.Items))
-	for i := range list.Items {
-		nodes = append(nodes, &list.Items[i])
+		return nil, err
 	}
 	s, err := g.snapshot(name, nodes)
 	if err != nil {
@@ -143,7 +139,51 @@ func (g *Gatherer) Live(ctx context.Context, name string) (*plan.Snapshot, error
 	if s.Requests, err = g.Platform.Requests(); err != nil {
 		return nil, fmt.Errorf("requests of launcher pods: %w", err)
 	}
-	return s, g.draining(s)
+	return s, g.Draining(s)
+}
+
+// Asking observes each node that asks, on one live reading of all nodes, for one decision
+// about all of them. What each needs of the others' drains is added by Draining, once it
+// is known who of them was granted.
+func (g *Gatherer) Asking(ctx context.Context, asks func(*corev1.Node) bool) ([]*plan.Snapshot, error) {
+	nodes, err := g.liveNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var snapshots []*plan.Snapshot
+	for _, node := range nodes {
+		if !asks(node) {
+			continue
+		}
+		s, err := g.snapshot(node.Name, nodes)
+		if err != nil {
+			return nil, err
+		}
+		snapshots = append(snapshots, s)
+	}
+	if len(snapshots) == 0 {
+		return nil, nil
+	}
+	requests, err := g.Platform.Requests()
+	if err != nil {
+		return nil, fmt.Errorf("requests of launcher pods: %w", err)
+	}
+	for _, s := range snapshots {
+		s.Requests = requests
+	}
+	return snapshots, nil
+}
+
+func (g *Gatherer) liveNodes(ctx context.Context) ([]*corev1.Node, error) {
+	list, err := g.LiveNodes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	nodes := make([]*corev1.Node, 0, len(list.Items))
+	for i := range list.Items {
+		nodes = append(nodes, &list.Items[i])
+	}
+	return nodes, nil
 }
 
 // Roster observes the nodes alone, from caches, with the subject as it is given: what an
@@ -158,10 +198,11 @@ func (g *Gatherer) Roster(node *corev1.Node) (*plan.Snapshot, error) {
 	return s, nil
 }
 
-// draining adds the VMIs of the other nodes that are being drained.
-func (g *Gatherer) draining(s *plan.Snapshot) error {
+// Draining adds the VMIs of the other nodes that are being drained, or are about to be.
+func (g *Gatherer) Draining(s *plan.Snapshot) error {
 	for _, node := range s.Nodes {
-		if node.Name == s.Name || !maintenance.Engaged(node) || maintenance.PhaseOf(node) == maintenance.PhaseCompleted {
+		drains := s.Granted[node.Name] || (maintenance.Engaged(node) && maintenance.PhaseOf(node) != maintenance.PhaseCompleted)
+		if node.Name == s.Name || !drains {
 			continue
 		}
 		instances, err := g.Machines.Instances(node.Name)

@@ -25,7 +25,8 @@ import (
 // Gatherer builds the snapshots that plans rest on.
 type Gatherer interface {
 	Node(ctx context.Context, node *corev1.Node, withPods bool) (*plan.Snapshot, error)
-	Live(ctx context.Context, name string) (*plan.Snapshot, error)
+	Asking(ctx context.Context, asks func(*corev1.Node) bool) ([]*plan.Snapshot, error)
+	Draining(s *plan.Snapshot) error
 	VM(vm *kubevirtv1.VirtualMachine) (*plan.Snapshot, *plan.StoppedVM, error)
 }
 
@@ -84,8 +85,8 @@ type Controller struct {
 	leading atomic.Bool
 	told    told
 	looked  looked
-	// deciding is held while a plan is made, see decide, and admitting while a request
-	// is decided about, see grant.
+	// deciding is held while a plan is made, see decide, and admitting while requests
+	// are decided about, see grant.
 	deciding, admitting sync.Mutex
 }
 
@@ -224,87 +225,6 @@ func (c *Controller) carryOut(ctx context.Context, node *corev1.Node, p *plan.Pl
 		c.Pods.Forget(node.Name)
 	}
 	return err
-}
-
-// admissionTries bounds how often a decision is made anew because another decider
-// was faster; more than a handful of deciders do not exist.
-const admissionTries = 10
-
-// admit decides about a request, and carries the decision out.
-func (c *Controller) admit(ctx context.Context, name string) error {
-	if !c.admitting.TryLock() {
-		// Each decision takes a few requests; a worker is not parked for them.
-		c.Nodes.EnqueueAfter(name, admitAgain)
-		return nil
-	}
-	p, node, err := func() (*plan.Plan, *corev1.Node, error) {
-		defer c.admitting.Unlock()
-		return c.grant(ctx, name)
-	}()
-	if err != nil || node == nil {
-		return err
-	}
-	if err := c.carryOut(ctx, node, p); err != nil {
-		return err
-	}
-	c.Observer.Decided(p)
-	return nil
-}
-
-// admitAgain is when a request is looked at again while another one is decided about.
-const admitAgain = 20 * time.Millisecond
-
-// grant decides about a request; see execute.Ledger for why two never both pass a limit
-// of one. Within this process one decides after the other: each that is overtaken
-// would read all nodes anew. The node is nil when there is nothing to carry out.
-func (c *Controller) grant(ctx context.Context, name string) (*plan.Plan, *corev1.Node, error) {
-	for range admissionTries {
-		page, err := c.Ledger.Read(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		snapshot, err := c.Gatherer.Live(ctx, name)
-		if err != nil {
-			return nil, nil, err
-		}
-		snapshot.Granted = c.prune(page, snapshot)
-		p, err := plan.Admit(snapshot)
-		if err != nil || p.Face == nil {
-			return nil, nil, err
-		}
-		if record := p.Face.Record; record != nil && page.Grants[name].ID != record.ID {
-			page.Grants[name] = execute.Grant{UID: snapshot.Node.UID, ID: record.ID}
-			if err := c.Ledger.Write(ctx, page); apierrors.IsConflict(err) {
-				continue
-			} else if err != nil {
-				return nil, nil, err
-			}
-		}
-		return p, snapshot.Node, nil
-	}
-	return nil, nil, fmt.Errorf("node %s: admission was overtaken %d times", name, admissionTries)
-}
-
-// prune drops the grants that the nodes show by now, or that their requests no longer
-// stand behind, and returns the nodes that the rest counts as engaged. A grant of the
-// very request that is decided about is left by a manager that died before the node
-// could show it: whoever decided since has counted it, so it can be used.
-func (c *Controller) prune(page *execute.Page, snapshot *plan.Snapshot) map[string]bool {
-	pending := map[string]execute.Grant{}
-	for _, node := range snapshot.Nodes {
-		if !c.Words.Engaged(node) && c.Words.Request(node).Wanted {
-			pending[node.Name] = execute.Grant{UID: node.UID, ID: node.Annotations[maintenance.AnnotationRequestID]}
-		}
-	}
-	granted := map[string]bool{}
-	for name, grant := range page.Grants {
-		if pending[name] != grant {
-			delete(page.Grants, name)
-			continue
-		}
-		granted[name] = name != snapshot.Name
-	}
-	return granted
 }
 
 // enqueueStopped looks at the VMs that were stopped for a node whenever it changes:

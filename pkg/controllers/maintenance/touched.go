@@ -2,6 +2,7 @@ package maintenance
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -32,7 +33,7 @@ func (c *Controller) Watch(nodes, vms, vmis, migrations, launchers, budgets cach
 	}{
 		{vms, c.touchedByVM},
 		{vmis, c.touchedByVMI},
-		{migrations, func(any) { c.enqueueEngaged() }},
+		{migrations, func(any) { c.enqueueEngaged(0) }},
 		{launchers, c.touchedByPod},
 		{budgets, c.touchedByBudget},
 	} {
@@ -43,19 +44,23 @@ func (c *Controller) Watch(nodes, vms, vmis, migrations, launchers, budgets cach
 	return c.watchNodes(nodes)
 }
 
+// gathering is how long changes of other nodes and of replicas are gathered: when many
+// nodes enter maintenance at once, each change of each would bring a pass to all others.
+const gathering = 200 * time.Millisecond
+
 // watchNodes looks at every engaged node when another one begins or ceases to take VMs:
 // whether a VM can move depends on it. A heartbeat changes nothing of that.
 func (c *Controller) watchNodes(nodes cache.SharedIndexInformer) error {
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { c.enqueueEngaged() },
+		AddFunc: func(any) { c.enqueueEngaged(gathering) },
 		UpdateFunc: func(before, now any) {
 			old, okOld := before.(*corev1.Node)
 			current, okNow := now.(*corev1.Node)
 			if !okOld || !okNow || plan.TakesOthers(old, current) {
-				c.enqueueEngaged()
+				c.enqueueEngaged(gathering)
 			}
 		},
-		DeleteFunc: func(any) { c.enqueueEngaged() },
+		DeleteFunc: func(any) { c.enqueueEngaged(gathering) },
 	})
 	if err != nil {
 		return fmt.Errorf("watch of nodes: %w", err)
@@ -69,15 +74,15 @@ func (c *Controller) watchNodes(nodes cache.SharedIndexInformer) error {
 // generation.
 func (c *Controller) WatchStorage(replicas cache.SharedIndexInformer) error {
 	_, err := replicas.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { c.enqueueEngaged() },
+		AddFunc: func(any) { c.enqueueEngaged(gathering) },
 		UpdateFunc: func(before, now any) {
 			old, okOld := before.(metav1.Object)
 			current, okNow := now.(metav1.Object)
 			if !okOld || !okNow || old.GetGeneration() != current.GetGeneration() {
-				c.enqueueEngaged()
+				c.enqueueEngaged(gathering)
 			}
 		},
-		DeleteFunc: func(any) { c.enqueueEngaged() },
+		DeleteFunc: func(any) { c.enqueueEngaged(gathering) },
 	})
 	if err != nil {
 		return fmt.Errorf("watch of replicas: %w", err)
@@ -137,7 +142,7 @@ func (c *Controller) touchedByPod(obj any) {
 		c.enqueueIfEngaged(pod.Spec.NodeName)
 		if pod.Spec.NodeName == "" {
 			// A migration target that no node takes concerns the node it should leave.
-			c.enqueueEngaged()
+			c.enqueueEngaged(0)
 		}
 	}
 }
@@ -146,7 +151,7 @@ func (c *Controller) touchedByPod(obj any) {
 // node. Budgets change seldom, and few nodes drain.
 func (c *Controller) touchedByBudget(obj any) {
 	if _, ok := obj.(*policyv1.PodDisruptionBudget); ok {
-		c.enqueueEngaged()
+		c.enqueueEngaged(0)
 	}
 }
 
@@ -161,7 +166,7 @@ func (c *Controller) enqueueIfEngaged(name string) {
 
 // enqueueEngaged looks at every node that Drydock has in maintenance: a migration that
 // ends anywhere frees a slot of the cluster.
-func (c *Controller) enqueueEngaged() {
+func (c *Controller) enqueueEngaged(after time.Duration) {
 	if !c.leading.Load() {
 		return
 	}
@@ -171,6 +176,6 @@ func (c *Controller) enqueueEngaged() {
 		return
 	}
 	for _, node := range nodes {
-		c.enqueueNode(node.Name)
+		c.Nodes.EnqueueAfter(node.Name, after)
 	}
 }
