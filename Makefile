@@ -72,11 +72,13 @@ verify-generated: generate
 		git status --short -- $(GENERATED) >&2; git --no-pager diff --stat -- $(GENERATED) >&2; \
 		echo "$(GENERATED) are not what is generated: commit what 'make generate' has just put there" >&2; exit 1; }
 
-# What pkg/codegen writes, and what helm renders from charts/drydock.
-GENERATED = pkg/generated deploy/drydock.yaml
+# What pkg/codegen writes, what hack/chart makes of the schema of the chart's values, and
+# what helm renders from charts/drydock.
+GENERATED = pkg/generated charts/drydock/values.yaml charts/drydock/README.md deploy/drydock.yaml
 
 generate: ## Write pkg/generated anew, and deploy/ from the chart
 	env -u GOPATH go run ./pkg/codegen
+	go run ./hack/chart
 	@helm=$$(go -C hack/helm tool -n helm) || exit 1; \
 	echo "helm lint charts/drydock"; "$$helm" lint --quiet charts/drydock || exit 1; \
 	echo "helm template charts/drydock > deploy/drydock.yaml"; \

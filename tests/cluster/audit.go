@@ -67,6 +67,9 @@ type Audit struct {
 // of Kubeconfig are in the log, and those of `devcluster up --audit-user`.
 func (c *Cluster) Audit(t testing.TB, user string) *Audit {
 	t.Helper()
+	if _, yes := substitute(user); yes {
+		user = Account
+	}
 	a := &Audit{file: filepath.Join(c.StateDir, "audit.log"), user: user}
 	if stat, err := os.Stat(a.file); err == nil {
 		a.offset = stat.Size()

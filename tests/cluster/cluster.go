@@ -110,6 +110,12 @@ func (c *Cluster) Namespace(t testing.TB) string {
 // it a name that no other test uses to count them.
 func (c *Cluster) Kubeconfig(t testing.TB, user string, groups ...string) string {
 	t.Helper()
+	if manifest, yes := substitute(user); yes {
+		if err := c.applyAccount(t.Context(), manifest); err != nil {
+			t.Fatal(err)
+		}
+		return c.AccountKubeconfig(t, AccountNamespace, AccountName)
+	}
 	if len(groups) == 0 {
 		groups = []string{"system:masters"}
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,6 +27,9 @@ var shared = &process{}
 // testing.M, or what a program that is no test does with a cluster.
 func Main(m interface{ Run() int }, upFlags ...string) int {
 	shared.flags = upFlags
+	if _, yes := substitute(managerUser); yes {
+		shared.flags = append(slices.Clone(upFlags), AuditAccount...)
+	}
 	code := m.Run()
 	if err := shared.stop(code != 0); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping the dev cluster:", err)
