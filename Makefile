@@ -99,13 +99,17 @@ bench: build ## Measure a drain against its floor and against kubectl drain, adm
 	go test -count=1 -run '^$$' -bench Admission -benchtime 1x ./tests/admission
 	DRYDOCK_API_LOAD=1 go test -count=1 -v -run 'TestLoad$$' ./tests/api
 
-# The build context is put together in bin/image, with every dependency in its
-# vendor/, so that the image builds without network; see the Dockerfile. Beside the
-# sources a vendor/ would change how the go command builds everything else.
-image: ## Build the container image IMAGE (default drydock:VERSION)
-	@builder=$$(command -v docker || command -v buildah || command -v podman) || { \
-		echo "make image: needs docker, buildah or podman on PATH" >&2; exit 1; }; \
-	set -e; rm -rf bin/image; mkdir -p bin/image; \
-	cp -R go.mod go.sum cmd pkg bin/image/; \
-	go mod vendor -o bin/image/vendor; \
-	"$$builder" build --build-arg VERSION=$(VERSION) -t $(IMAGE) -f Dockerfile bin/image
+# Go compiles for every architecture on any, so the builder only packs. buildah needs
+# neither a daemon nor, with these settings, a container for that. One image for each
+# architecture: a registry joins them with a manifest.
+ARCHITECTURES ?= amd64 arm64
+
+image: ## Build the container images IMAGE-ARCH (default drydock:VERSION) for ARCHITECTURES
+	@builder=$$(command -v buildah || command -v podman || command -v docker) || { \
+		echo "make image: needs buildah, podman or docker on PATH" >&2; exit 1; }; \
+	set -e; rm -rf bin/image; \
+	for arch in $(ARCHITECTURES); do \
+		echo "compiling for linux/$$arch"; \
+		GOOS=linux GOARCH=$$arch go build -trimpath -ldflags '$(LDFLAGS)' -o bin/image/linux-$$arch/drydock ./cmd/drydock; \
+		BUILDAH_ISOLATION=chroot "$$builder" build --platform linux/$$arch --build-arg TARGETARCH=$$arch -t $(IMAGE)-$$arch -f Dockerfile bin/image; \
+	done
