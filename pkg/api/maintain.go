@@ -134,7 +134,12 @@ func (s *server) disableMaintenanceMode(ctx context.Context, c *call) (any, erro
 	if !asked {
 		return nil, nil
 	}
-	if _, ours := c.node.Annotations[maintenance.AnnotationNodeRecord]; !ours && inMaintenance(c.node) {
+	_, ours := c.node.Annotations[maintenance.AnnotationNodeRecord]
+	if !ours && s.Words.Foreign != "" && s.Words.Engaged(c.node) {
+		// Its own handler starts the VMs that it has stopped, which nobody else would.
+		return nil, problemf(http.StatusConflict, "node %s is in Harvester's own maintenance: disable it there", c.node.Name)
+	}
+	if !ours && inMaintenance(c.node) {
 		// Nobody else will: the tool that engaged it believes that it is left by another door.
 		schedulable := false
 		wanted.unschedulable = &schedulable

@@ -62,6 +62,7 @@ func (m *manager) besideHarvester(ctx context.Context, events record.EventRecord
 	g.lease.APIVersion, g.lease.Kind = coordinationv1.SchemeGroupVersion.String(), "Lease"
 	g.lease.Namespace, g.lease.Name = m.options.Namespace, leaderLease
 	if m.options.Harvester == HarvesterAuto {
+		m.ready.set("Harvester's Deployment")
 		controllers, err := harvester.WatchControllers(ctx, m.kube, g.look)
 		if err != nil {
 			return nil, err

@@ -37,7 +37,7 @@ func (m *manager) longhorn(ctx context.Context, c *maintenancecontroller.Control
 		return
 	}
 	v1beta2 := lh.Longhorn().V1beta2()
-	reader := longhorn.NewReader(v1beta2)
+	reader := longhorn.NewReader(v1beta2, m.crds.established("volumeattachments.longhorn.io"))
 	if err := c.WatchStorage(v1beta2.Replica().Informer()); err != nil {
 		log.WithError(err).Error("volumes are not checked")
 		return
@@ -88,7 +88,7 @@ func (m *manager) upgrade() string {
 // pending names what is installed and not served yet.
 func (m *manager) pending() string {
 	switch {
-	case m.crds.established(longhornCRDs...) && m.storage.Load() == nil:
+	case m.crds.established(longhornCRDs[0]) && m.storage.Load() == nil:
 		return "Longhorn's volumes are"
 	case m.crds.established(harvester.UpgradeCRD) && m.upgrades.Load() == nil:
 		return "Harvester's upgrades are"

@@ -47,7 +47,7 @@ var (
 	kubevirtCRDs = []string{
 		"kubevirts.kubevirt.io", "virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io", "virtualmachineinstancemigrations.kubevirt.io",
 	}
-	longhornCRDs = []string{"volumes.longhorn.io", "replicas.longhorn.io", "engines.longhorn.io", "settings.longhorn.io", "volumeattachments.longhorn.io"}
+	longhornCRDs = []string{"volumes.longhorn.io", "replicas.longhorn.io", "engines.longhorn.io", "settings.longhorn.io"}
 )
 
 // workers is how many nodes, and how many VMs, are looked at at once. A pass never
@@ -147,12 +147,15 @@ func (m *manager) run(ctx context.Context) error {
 	if err := m.wireAPI(ctx); err != nil {
 		return err
 	}
-	m.ready.set("")
-	logrus.Info("ready")
 	begin, err := m.besideHarvester(ctx, m.recorder(ctx), m.actors...)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // Ended while it was looking.
+		}
 		return err
 	}
+	m.ready.set("")
+	logrus.Info("ready")
 	return lead(ctx, m.kube, m.options, m.metrics, begin)
 }
 

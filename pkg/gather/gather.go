@@ -201,7 +201,7 @@ func (g *Gatherer) Roster(node *corev1.Node) (*plan.Snapshot, error) {
 // Draining adds the VMIs of the other nodes that are being drained, or are about to be.
 func (g *Gatherer) Draining(s *plan.Snapshot) error {
 	for _, node := range s.Nodes {
-		drains := s.Granted[node.Name] || (maintenance.Engaged(node) && maintenance.PhaseOf(node) != maintenance.PhaseCompleted)
+		drains := s.Granted[node.Name] || (g.Config.Words.Engaged(node) && maintenance.PhaseOf(node) != maintenance.PhaseCompleted)
 		if node.Name == s.Name || !drains {
 			continue
 		}

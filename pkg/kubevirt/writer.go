@@ -101,6 +101,9 @@ func (w *Writer) CallStart(ctx context.Context, vm *kubevirtv1.VirtualMachine) e
 // VMI that is gone needs no evacuation.
 func (w *Writer) Withdraw(ctx context.Context, vmi *kubevirtv1.VirtualMachineInstance, node string) error {
 	err := w.client.VirtualMachineInstances(vmi.Namespace).EvacuateCancel(ctx, vmi.Name, &kubevirtv1.EvacuateCancelOptions{EvacuationNodeName: node})
+	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return fmt.Errorf("evacuation of VMI %s/%s: KubeVirt has no evacuate/cancel, which it has from 1.7 on: %w", vmi.Namespace, vmi.Name, err)
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("evacuation of VMI %s/%s: %w", vmi.Namespace, vmi.Name, err)
 	}

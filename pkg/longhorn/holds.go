@@ -61,9 +61,12 @@ func (r *Reader) attached(node string) ([]string, error) {
 	}
 	var reasons []string
 	for _, volume := range volumes {
-		attachment, err := r.attachments.Get(volume.Namespace, volume.Name)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("attachment of volume %s: %w", volume.Name, err)
+		var attachment *longhornv1.VolumeAttachment
+		if r.attachments != nil {
+			attachment, err = r.attachments.Get(volume.Namespace, volume.Name)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return nil, fmt.Errorf("attachment of volume %s: %w", volume.Name, err)
+			}
 		}
 		reasons = append(reasons, whyAttached(volume.Name, attachment, node))
 	}

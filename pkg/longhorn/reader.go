@@ -31,16 +31,18 @@ type Reader struct {
 	replicas longhorncontrollers.ReplicaCache
 	engines  longhorncontrollers.EngineCache
 	settings longhorncontrollers.SettingCache
-	// attachments have the name of their volume.
+	// attachments have the name of their volume; nil where Longhorn has none.
 	attachments longhorncontrollers.VolumeAttachmentCache
 }
 
 // NewReader adds the indexes that a Reader needs; it must be called before the caches
-// start.
-func NewReader(lh longhorncontrollers.Interface) *Reader {
+// start. attachments tells whether Longhorn has VolumeAttachments, as it does from 1.5 on.
+func NewReader(lh longhorncontrollers.Interface, attachments bool) *Reader {
 	r := &Reader{
 		volumes: lh.Volume().Cache(), replicas: lh.Replica().Cache(), engines: lh.Engine().Cache(), settings: lh.Setting().Cache(),
-		attachments: lh.VolumeAttachment().Cache(),
+	}
+	if attachments {
+		r.attachments = lh.VolumeAttachment().Cache()
 	}
 	r.replicas.AddIndexer(replicaByNode, func(replica *longhornv1.Replica) ([]string, error) {
 		return []string{replica.Spec.NodeID}, nil

@@ -37,6 +37,8 @@ type Request struct {
 	Clear bool
 	// By names who asked, "" when that is not known.
 	By string
+	// Foreign is true when another controller is asked.
+	Foreign bool
 	// Present is true when one of the annotations is there, whatever its value.
 	Present bool
 	// Problems names each annotation that is there and asks for nothing, with its value
@@ -56,6 +58,8 @@ func (v Vocabulary) Request(node *corev1.Node) Request {
 	r.Wanted = r.read(node, v.Requested)
 	r.Forced = r.read(node, v.Forced)
 	r.Clear = r.read(node, AnnotationClear)
+	r.Foreign = v.foreign(node)
+	r.Present = r.Present || r.Foreign
 	return r
 }
 
@@ -76,9 +80,10 @@ func (r *Request) read(node *corev1.Node, key string) bool {
 // Engaged is [Engaged], and true as well for a node with a request that another
 // controller serves. That one looks at the annotation alone, whatever its value.
 func (v Vocabulary) Engaged(node *corev1.Node) bool {
-	if Engaged(node) {
-		return true
-	}
-	_, foreign := node.Annotations[v.Foreign]
-	return v.Foreign != "" && foreign
+	return Engaged(node) || v.foreign(node)
+}
+
+func (v Vocabulary) foreign(node *corev1.Node) bool {
+	_, asked := node.Annotations[v.Foreign]
+	return v.Foreign != "" && asked
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -124,5 +125,70 @@ func TestAVMThatHarvesterBringsBackIsStarted(t *testing.T) {
 	delete(vm.Annotations, maintenance.AnnotationMarker)
 	if p, err := DecideVM(snapshot, stopped); err != nil || act[CallStart](&Plan{Actions: p.Actions}) != 1 {
 		t.Errorf("without its marker it is Harvester's to restore and Drydock's to start: %+v, %v", p, err)
+	}
+}
+
+// Beside a marker alone nothing is started: who takes it away wants the VM to stay off.
+func TestAHaltedVMWithoutItsMarkerStaysOff(t *testing.T) {
+	w := cluster(3, 1, false)
+	vm := w.addVM("a", "w1", "ShutdownAndRestartAfterDisable", kubevirtv1.RunStrategyAlways)
+	ask(w)
+	w.pass("w1")
+	delete(vm.Annotations, maintenance.AnnotationMarker)
+	record, err := maintenance.VMRecordOf(vm.Annotations)
+	if err != nil || record == nil {
+		t.Fatalf("the VM was not stopped: %v", err)
+	}
+	p, err := DecideVM(w.snapshot("w1"), &StoppedVM{VM: vm, Record: record})
+	if err != nil || act[Forget](&Plan{Actions: p.Actions}) != 1 || act[Start](&Plan{Actions: p.Actions}) != 0 {
+		t.Errorf("want it forgotten and not started: %+v, %v", p, err)
+	}
+}
+
+// A request that Harvester serves because the webhook was not there is no secret.
+func TestARequestThatIsServedByHarvesterIsTold(t *testing.T) {
+	w := cluster(3, 1, false)
+	w.words = maintenance.Takeover
+	w.nodes["w1"].Annotations[maintenance.AnnotationRequested] = "true"
+	p, err := Decide(w.snapshot("w1"))
+	if err != nil || len(p.Events) != 1 || p.Events[0].Reason != EventForeign || len(p.Actions) > 0 || p.Face != nil {
+		t.Errorf("the plan is %+v, %v", p, err)
+	}
+}
+
+func TestARequestWhileLeavingIsDroppedAloud(t *testing.T) {
+	w := cluster(3, 1, false)
+	node := ask(w)
+	delete(node.Annotations, maintenance.AnnotationStatus)
+	node.Annotations[maintenance.AnnotationRequested] = "true"
+	p, err := Decide(w.snapshot("w1"))
+	if err != nil || !p.Face.Consume || p.Face.Phase != maintenance.PhaseNone {
+		t.Fatalf("the node does not leave: %+v, %v", p, err)
+	}
+	if last := p.Events[len(p.Events)-1]; last.Reason != EventDropped || !last.Warning {
+		t.Errorf("the last event is %+v", last)
+	}
+}
+
+// The drain limit is a drain's: a VM that arrives a day after is given its time.
+func TestAVMThatArrivesLaterIsNotTooLate(t *testing.T) {
+	w := cluster(3, 1, false)
+	node := ask(w)
+	for range 4 {
+		w.pass("w1")
+	}
+	if phase := maintenance.PhaseOf(node); phase != maintenance.PhaseCompleted {
+		t.Fatalf("the empty node is %s", phase)
+	}
+	w.now = w.now.Add(24 * time.Hour)
+	w.addVM("late", "w1", "Migrate", kubevirtv1.RunStrategyAlways)
+	for range 2 {
+		snapshot := w.snapshot("w1")
+		snapshot.Config.DrainTimeout = time.Hour
+		p, err := Decide(snapshot)
+		if err != nil || p.Face == nil || p.Face.Phase == maintenance.PhaseCompleted || p.Face.Phase == maintenance.PhaseError {
+			t.Fatalf("the plan is %+v, %v", p, err)
+		}
+		w.show(node, p.Face)
 	}
 }

@@ -30,6 +30,9 @@ func Decide(snapshot *Snapshot) (*Plan, error) {
 	switch {
 	case s.record == nil && s.words.Engaged(s.Node):
 		// Without Drydock's record it is somebody else's maintenance.
+		if s.request.Foreign {
+			p.Events = append(p.Events, Event{Reason: EventForeign, Once: string(s.Node.UID), Warning: true, Message: "this request is served by Harvester's own controllers: Drydock's webhook, which renames requests, was not there when it was made"})
+		}
 	case s.record == nil:
 		s.outside(p)
 	case s.Node.Annotations[maintenance.AnnotationStatus] == "":
@@ -172,6 +175,8 @@ func (s *situation) completed(p *Plan, face *Face) {
 	if left := s.left(p); left.vms > 0 {
 		face.Phase, face.MaintainStatus = maintenance.PhaseDraining, s.words.Running
 		face.Message = "a VM arrived on the node: " + left.message(s)
+		// The limit is a drain's, not that of the time in maintenance.
+		face.Record.Started = metav1.NewTime(s.Now)
 		p.warn(EventArrived, face.Message)
 		p.Face, p.WatchPods = face, true
 		return

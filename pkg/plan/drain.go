@@ -88,6 +88,9 @@ const waitingForSlot = "is waiting for a migration slot"
 // yieldAgain is when a node looks again that left a slot to another one.
 const yieldAgain = time.Second
 
+// slotAgain is when a node with VMs that wait for a slot looks again at the latest.
+const slotAgain = 5 * time.Second
+
 // dispatch hands out evictions and own migrations as KubeVirt's slots become free,
 // rather than all at once: KubeVirt looks at a migration that found no slot only
 // every five seconds, and a VM without a target would hold one for minutes. VMs
@@ -138,8 +141,12 @@ func (s *situation) dispatch(p *Plan, queue []*Fate) {
 	if own > 0 {
 		p.Waiting = waiting
 	}
-	if ahead > 0 && p.Waiting > 0 {
+	switch {
+	case ahead > 0 && p.Waiting > 0:
 		p.wake(yieldAgain)
+	case waiting > 0:
+		// A slot that was counted for a move that never began is freed by no event.
+		p.wake(slotAgain)
 	}
 	s.stepBack(p, waiting > 0 || len(s.Migrations.Waiting) > 0)
 }

@@ -63,4 +63,8 @@ func (s *situation) leave(p *Plan) {
 		message += "; not started yet: " + names(waiting)
 	}
 	p.tell(EventLeft, message)
+	if s.request.Wanted {
+		// Kept, it would cordon the node again that has just been left.
+		p.warn(EventDropped, "a request that was made while the node was leaving maintenance is dropped: ask again")
+	}
 }

@@ -86,6 +86,8 @@ const (
 	EventForced     EventReason = "MaintenanceForced"
 	EventAgain      EventReason = "MaintenanceRequestIgnored"
 	EventCancelled  EventReason = "MaintenanceCancelled"
+	EventForeign    EventReason = "MaintenanceNotServed"
+	EventDropped    EventReason = "MaintenanceRequestDropped"
 	EventCleared    EventReason = "MaintenanceCleared"
 	EventLeaving    EventReason = "MaintenanceLeaving"
 	EventLeft       EventReason = "MaintenanceLeft"

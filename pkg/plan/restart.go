@@ -38,9 +38,9 @@ func DecideVM(snapshot *Snapshot, v *StoppedVM) (VMPlan, error) {
 // ForeignMarker tells of a marker without Drydock's record that names a node out of
 // maintenance, nil when there is none. It is reported and never acted on: nobody knows
 // who left it and whether the VM should run.
-func ForeignMarker(vm *kubevirtv1.VirtualMachine, node *corev1.Node) *Event {
+func ForeignMarker(words maintenance.Vocabulary, vm *kubevirtv1.VirtualMachine, node *corev1.Node) *Event {
 	marker := vm.Annotations[maintenance.AnnotationMarker]
-	if _, own := vm.Annotations[maintenance.AnnotationVMRecord]; marker == "" || own || (node != nil && maintenance.Engaged(node)) {
+	if _, own := vm.Annotations[maintenance.AnnotationVMRecord]; marker == "" || own || (node != nil && words.Engaged(node)) {
 		return nil
 	}
 	return &Event{VM: vm, Reason: EventVMForeign, Once: marker, Warning: true, Message: fmt.Sprintf(
@@ -60,7 +60,7 @@ func (s *situation) startStopped(p *Plan, emptied bool) (waiting []string) {
 		p.do(plan.Actions...)
 		if plan.Waiting != "" {
 			waiting = append(waiting, fmt.Sprintf("%s/%s (%s)", v.VM.Namespace, v.VM.Name, plan.Waiting))
-			p.Events = append(p.Events, Event{VM: v.VM, Reason: EventVMWaiting, Once: plan.Waiting, Message: "is not started yet: " + plan.Waiting})
+			p.Events = append(p.Events, Event{VM: v.VM, Reason: EventVMWaiting, Once: v.Record.ID + plan.Waiting, Message: "is not started yet: " + plan.Waiting})
 		}
 	}
 	return waiting
@@ -84,6 +84,8 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 		return VMPlan{Actions: []Action{Halt{VM: v.VM, Record: record}}}
 	case !halted(v.VM):
 		return forget(v, EventVMStarted, "was started by somebody else; Drydock leaves it alone")
+	case record.Restart != maintenance.RestartNever && v.VM.Annotations[maintenance.AnnotationMarker] == "":
+		return forget(v, EventVMStaysOff, fmt.Sprintf("stays off: its annotation %s was removed", maintenance.AnnotationMarker))
 	case s.Node == nil || s.Node.UID != record.NodeUID:
 		return forget(v, EventVMStaysOff, fmt.Sprintf("is off: its node %s was removed while in maintenance; start it with: virtctl start -n %s %s", record.Node, v.VM.Namespace, v.VM.Name))
 	}

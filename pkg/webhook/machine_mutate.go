@@ -9,6 +9,9 @@ import (
 // machineMutator completes VirtualMachines.
 type machineMutator struct {
 	virtController func(username string) bool
+	// besideHarvester: its Disable handler starts VMs as a person would, and starts no
+	// Manual VM for good. The record is kept, by which Drydock brings the VM to its end.
+	besideHarvester bool
 }
 
 func (m machineMutator) review(request *admissionv1.AdmissionRequest) (verdict, error) {
@@ -16,18 +19,22 @@ func (m machineMutator) review(request *admissionv1.AdmissionRequest) (verdict, 
 	if err != nil || now == nil {
 		return verdict{}, err
 	}
-	return verdict{patch: completeMachine(old, now, m.virtController(request.UserInfo.Username))}, nil
+	return verdict{patch: m.complete(old, now, m.virtController(request.UserInfo.Username))}, nil
 }
 
-// completeMachine is the patch that a VirtualMachine is stored with; old is nil for one
+// complete is the patch that a VirtualMachine is stored with; old is nil for one
 // that is created.
-func completeMachine(old, now *machine, byVirtController bool) []operation {
+func (m machineMutator) complete(old, now *machine, byVirtController bool) []operation {
 	if now.DeletionTimestamp != nil {
 		return nil
 	}
 	operations := completeStrategy(now)
 	if old != nil && startedByHand(old, now, byVirtController) {
-		operations = append(operations, removeKeys(now.Annotations, []string{"metadata", "annotations"}, maintenance.AnnotationMarker, maintenance.AnnotationVMRecord)...)
+		wait := []string{maintenance.AnnotationMarker}
+		if !m.besideHarvester {
+			wait = append(wait, maintenance.AnnotationVMRecord)
+		}
+		operations = append(operations, removeKeys(now.Annotations, []string{"metadata", "annotations"}, wait...)...)
 	}
 	return operations
 }

@@ -106,6 +106,10 @@ func launch(t *testing.T, c *cluster.Cluster) {
 	if err := m.AwaitLeading(); err != nil {
 		t.Fatal(err)
 	}
+	// Until then every check of a node is answered with 503.
+	if _, err := m.AwaitLine(func(l manager.Line) bool { return l.Message == "volumes are checked" }); err != nil {
+		t.Fatal(err)
+	}
 	if shared.address, err = m.Address("api"); err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (c *Controller) admit(ctx context.Context, name string) error {
 
 // asks reports a node whose request waits for its admission.
 func (c *Controller) asks(node *corev1.Node) bool {
-	return c.wants(node) && maintenance.PhaseOf(node) == maintenance.PhaseValidating
+	return c.wants(node) && node.Annotations[maintenance.AnnotationRequestID] != ""
 }
 
 func (c *Controller) wants(node *corev1.Node) bool {

@@ -45,7 +45,7 @@ func (c *Controller) onVM(key string, vm *kubevirtv1.VirtualMachine) (*kubevirtv
 		c.VMs.EnqueueAfter(vm.Namespace, vm.Name, p.Wake)
 	}
 	if p.Stuck {
-		c.tellOnce(plan.Event{VM: vm, Reason: plan.EventVMWaiting, Once: p.Waiting, Message: "is not started yet: " + p.Waiting})
+		c.tellOnce(plan.Event{VM: vm, Reason: plan.EventVMWaiting, Once: stopped.Record.ID + p.Waiting, Message: "is not started yet: " + p.Waiting})
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, passLimit)
 	defer cancel()
@@ -70,7 +70,7 @@ func (c *Controller) tellForeign(vm *kubevirtv1.VirtualMachine) {
 	if err != nil {
 		node = nil
 	}
-	if event := plan.ForeignMarker(vm, node); event != nil {
+	if event := plan.ForeignMarker(c.Words, vm, node); event != nil {
 		c.tellOnce(*event)
 	}
 }
