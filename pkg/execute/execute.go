@@ -318,10 +318,10 @@ func (e *Executor) carryOut(ctx context.Context, node *corev1.Node, action plan.
 	case plan.Migrate:
 		return nil, e.migrate(ctx, a)
 	case plan.Withdraw:
-		e.memory.withdrawn(a.VMI, e.clock.Now())
+		e.memory.withdrawn(a.VMI, a.Why, e.clock.Now())
 		return nil, e.movers.Withdraw(ctx, a.VMI, a.Node)
 	case plan.DeleteMigration:
-		e.memory.withdrawn(a.VMI, e.clock.Now())
+		e.memory.withdrawn(a.VMI, a.Why, e.clock.Now())
 		return nil, e.movers.DeleteMigration(ctx, a.Migration)
 	case plan.DeleteVMI:
 		return nil, e.deleteVMI(ctx, a)

@@ -141,16 +141,16 @@ func (m *Memory) migrated(vmi *kubevirtv1.VirtualMachineInstance, now time.Time)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := m.attempts[vmi.UID]
-	a.Count, a.Last, a.Node = a.Count+1, now, vmi.Status.NodeName
+	a.Count, a.Last, a.Node, a.Withdrawn = a.Count+1, now, vmi.Status.NodeName, ""
 	m.attempts[vmi.UID] = a
 }
 
-// withdrawn notes when a move was taken back; it is no further try.
-func (m *Memory) withdrawn(vmi *kubevirtv1.VirtualMachineInstance, now time.Time) {
+// withdrawn notes when a move was taken back, and why; it is no further try.
+func (m *Memory) withdrawn(vmi *kubevirtv1.VirtualMachineInstance, why string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := m.attempts[vmi.UID]
-	a.Last, a.Node = now, vmi.Status.NodeName
+	a.Last, a.Node, a.Withdrawn = now, vmi.Status.NodeName, why
 	m.attempts[vmi.UID] = a
 }
 

@@ -41,12 +41,16 @@ type Migrate struct {
 type Withdraw struct {
 	VMI  *kubevirtv1.VirtualMachineInstance
 	Node string
+	// Why is remembered where the VM steps back behind others.
+	Why string
 }
 
 // DeleteMigration withdraws a migration.
 type DeleteMigration struct {
 	Migration *kubevirtv1.VirtualMachineInstanceMigration
 	VMI       *kubevirtv1.VirtualMachineInstance
+	// Why is remembered where the VM steps back behind others.
+	Why string
 }
 
 // DeleteVMI removes a VMI that no VM owns, under force.

@@ -129,6 +129,9 @@ func (s *situation) dispatch(p *Plan, queue []*Fate) {
 		}
 		if free <= 0 && f.Means != ByExternal {
 			f.Detail = waitingForSlot
+			if why := s.attempt(i).Withdrawn; why != "" {
+				f.Detail = why + "; it " + waitingForSlot
+			}
 			waiting++
 			continue
 		}
@@ -175,6 +178,9 @@ func (s *situation) recentlySent(p *Plan, f *Fate) bool {
 	if _, stuck := f.instance.unschedulable(); !stuck && s.Now.Sub(attempt.Last) > unmarked && attempt.Message != "" {
 		f.Detail = "did not leave: " + attempt.Message
 	}
+	if attempt.Withdrawn != "" {
+		f.Detail = attempt.Withdrawn + "; it is tried again behind the others"
+	}
 	until := attempt.Last.Add(max(unmarked, backoff(attempt.Count)))
 	if !s.Now.Before(until) {
 		return false
@@ -198,18 +204,21 @@ func (s *situation) stepBack(p *Plan, othersWait bool) {
 		}
 		m := i.migration()
 		count, _ := s.failures(i)
-		_, stuck := i.unschedulable()
+		reason, stuck := i.unschedulable()
 		switch {
 		case f.Progress == Migrating && stuck && s.ours(m) && !migrationUnderWay(m):
 		case f.Progress == Marked && count > 0 && i.VMI.Status.EvacuationNodeName == s.Name:
 		default:
 			continue
 		}
+		if stuck {
+			reason = "had no target: " + reason
+		}
 		if i.VMI.Status.EvacuationNodeName == s.Name {
-			p.do(Withdraw{VMI: i.VMI, Node: s.Name})
+			p.do(Withdraw{VMI: i.VMI, Node: s.Name, Why: reason})
 		}
 		if m != nil && m.DeletionTimestamp == nil {
-			p.do(DeleteMigration{Migration: m, VMI: i.VMI})
+			p.do(DeleteMigration{Migration: m, VMI: i.VMI, Why: reason})
 		}
 	}
 }

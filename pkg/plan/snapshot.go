@@ -111,6 +111,9 @@ type Attempt struct {
 	// Code is the HTTP status of the last answer, Message its text.
 	Code    int
 	Message string
+	// Withdrawn says why it was taken back since, "" where it was not or for no reason of
+	// the VM's.
+	Withdrawn string
 	// Node is where the pod or VMI was, Owner the UID of the pod's controller.
 	Node  string
 	Owner types.UID

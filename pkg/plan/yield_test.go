@@ -3,9 +3,12 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -52,5 +55,29 @@ func TestSlotsGoToTheNodeWithMostVMs(t *testing.T) {
 				t.Errorf("it looks again after %s", p.Wake)
 			}
 		})
+	}
+}
+
+// A VM that gave its slot to others because no node takes it is named with the reason,
+// although nothing shows it any more.
+func TestAVMThatSteppedBackIsNamedWithItsReason(t *testing.T) {
+	w := cluster(3, 1, false)
+	w.addVM("a", "w1", "", kubevirtv1.RunStrategyAlways)
+	ask(w)
+	w.pass("w1")
+	s := w.snapshot("w1")
+	s.Attempts = map[types.UID]Attempt{w.vmis["a"].UID: {Count: 1, Last: s.Now, Node: "w1", Withdrawn: "had no target: Insufficient memory"}}
+	s.Instances[0].VMI.Status.EvacuationNodeName = ""
+	for _, free := range []bool{true, false} {
+		if !free {
+			s.Migrations.Node, s.Now = 2, s.Now.Add(time.Hour)
+		}
+		p, err := Decide(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(p.Face.Message, "ns/a had no target: Insufficient memory") {
+			t.Errorf("slots free %t: the message is %q", free, p.Face.Message)
+		}
 	}
 }

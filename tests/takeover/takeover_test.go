@@ -127,6 +127,7 @@ func TestDrydockServesTheRequestInstead(t *testing.T) {
 	drydock(t, c)
 	forPaces(t, func(t *testing.T, pace time.Duration) {
 		h, _ := start(t, c, pace)
+		h.calls = pace == 0
 		v := create(t, c)
 		history := c.RecordNode(t, v.host)
 		operator.Request(t, c, v.host)
