@@ -114,7 +114,7 @@ func Launch(kubeconfig string, flags ...string) (*Manager, error) {
 		return nil, fmt.Errorf("pipe for the manager's log: %w", err)
 	}
 	m.cmd.Stdout, m.cmd.Stderr = write, write
-	started := make(chan error)
+	started, followed := make(chan error), make(chan struct{})
 	go func() {
 		// The kernel sends the death signal when the thread ends that forked.
 		runtime.LockOSThread()
@@ -125,10 +125,14 @@ func Launch(kubeconfig string, flags ...string) (*Manager, error) {
 			return
 		}
 		m.err = m.cmd.Wait()
+		<-followed // what it said last is in the log
 		close(m.ended)
 		select {} // keeps the thread
 	}()
-	go m.follow(read)
+	go func() {
+		defer close(followed)
+		m.follow(read)
+	}()
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("starting the manager: %w", err)
 	}
