@@ -23,7 +23,7 @@ IMAGE ?= drydock:$(VERSION)
 
 # What writes into the tree must not run beside what reads it.
 .NOTPARALLEL:
-.PHONY: help build bin/drydock bin/devcluster test verify lint verify-tidy verify-generated vet generate demo soak bench image
+.PHONY: help build bin/drydock bin/devcluster test verify lint verify-tidy verify-generated vet generate demo walk soak bench image
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ generate: ## Write pkg/generated anew, and deploy/ from the chart
 
 demo: build ## Boot a dev cluster and take a host with VMs into maintenance and back
 	go run ./hack/demo -bin $(CURDIR)/bin
+
+walk: ## Follow README.md in a new directory, the demo included
+	DRYDOCK_WALK=1 go test -count=1 -v -timeout 45m -run 'Walk$$' ./tests/docs
 
 # More writes than one small maintenance makes; those beyond find nothing to kill at.
 SOAK_WRITES ?= 30

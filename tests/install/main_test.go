@@ -1,6 +1,6 @@
 // Package install tries the chart: what it renders, how it is installed, upgraded, rolled
-// back and removed, and that the rights it gives are the ones that are used. helm and
-// kubectl are the real ones; the pods of the simulated hosts run no programs, so the
+// back and removed, and that the rights it gives are the ones that are used. helm is
+// the real one; the pods of the simulated hosts run no programs, so the
 // manager runs beside them, with the arguments of the chart's Deployment and a token of
 // its ServiceAccount.
 package install
@@ -43,25 +43,17 @@ func root() string {
 	return dir
 }
 
-// tool builds a program that a module of the repository names as a tool.
-func tool(module, name string) func() (string, error) {
-	return sync.OnceValues(func() (string, error) {
-		cmd := exec.Command("go", "-C", filepath.Join(root(), module), "tool", "-n", name)
-		// As make builds it, so that both share the Go cache.
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-		cmd.Stderr = os.Stderr
-		output, err := cmd.Output()
-		if err != nil {
-			return "", fmt.Errorf("building %s: %w", name, err)
-		}
-		return strings.TrimSpace(string(output)), nil
-	})
-}
-
-var (
-	helmProgram    = tool("hack/helm", "helm")
-	kubectlProgram = tool("hack/devcluster/kubernetes", "kubectl")
-)
+var helmProgram = sync.OnceValues(func() (string, error) {
+	cmd := exec.Command("go", "-C", filepath.Join(root(), "hack", "helm"), "tool", "-n", "helm")
+	// As make builds it, so that both share the Go cache.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd.Stderr = os.Stderr
+	output, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("building helm: %w", err)
+	}
+	return strings.TrimSpace(string(output)), nil
+})
 
 // helm runs it, and returns what it prints and, as an error, what it complains about. c is
 // nil for what needs no cluster.

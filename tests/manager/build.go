@@ -6,3 +6,6 @@ func Build() error {
 	_, err := build()
 	return err
 }
+
+// Program is the path of that program, for whoever runs it in a way of his own.
+func Program() (string, error) { return build() }

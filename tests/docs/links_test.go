@@ -1,0 +1,76 @@
+package docs
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// Links between documents, and to files, lead to something that is there, and those with an
+// anchor to a heading.
+func TestEveryLinkLeadsSomewhere(t *testing.T) {
+	checked := 0
+	names := append(documents(t), "hack/devcluster/README.md", "hack/devcluster/simulator/README.md")
+	for _, name := range names {
+		for number, line := range read(t, name).prose {
+			for _, found := range link.FindAllStringSubmatch(line, -1) {
+				if strings.Contains(found[1], "://") || strings.HasPrefix(found[1], "mailto:") {
+					continue
+				}
+				checked++
+				if problem := follow(t, name, found[1]); problem != "" {
+					t.Errorf("%s:%d: link to %s: %s", name, number, found[1], problem)
+				}
+			}
+		}
+	}
+	if checked < 40 {
+		t.Errorf("%d links were found: that is not all of them", checked)
+	}
+	t.Logf("%d links", checked)
+}
+
+// follow returns what is wrong with a link of a document, "" when nothing is.
+func follow(t *testing.T, from, to string) string {
+	t.Helper()
+	target, anchor, hasAnchor := strings.Cut(to, "#")
+	file := from
+	if target != "" {
+		file = path.Join(path.Dir(from), target)
+	}
+	if strings.HasPrefix(file, "../") {
+		return "it leads out of the repository"
+	}
+	if _, err := os.Stat(filepath.Join(root(t), file)); err != nil {
+		return "there is no " + file
+	}
+	if !hasAnchor {
+		return ""
+	}
+	headings := read(t, file).headings
+	if !slices.ContainsFunc(headings, func(heading string) bool { return anchorOf(heading) == anchor }) {
+		return file + " has no such heading"
+	}
+	return ""
+}
+
+// anchorOf is the anchor that Git forges make of a heading: lower case, blanks as hyphens,
+// and no punctuation.
+func anchorOf(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, heading)
+}
