@@ -20,9 +20,16 @@ import (
 
 // The manager is killed in each phase, on the way in and out: whoever comes next goes
 // on where it was. After each of its writes it is
-// killed in tests/faults.
+// killed in tests/faults; with others beside it in standby_test.go.
 func TestAManagerThatIsKilledInAnyPhaseIsSucceededWithoutATrace(t *testing.T) {
 	c, m := drydock(t)
+	inEachPhase(t, c, func(string) { m.succeed(t, c) })
+}
+
+// inEachPhase plays a maintenance in which the manager is succeeded in each phase, and
+// checks that it is as if nothing had happened to it.
+func inEachPhase(t *testing.T, c *cluster.Cluster, succeed func(phase string)) {
+	t.Helper()
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
 	operator.Create(t,
@@ -44,17 +51,17 @@ func TestAManagerThatIsKilledInAnyPhaseIsSucceededWithoutATrace(t *testing.T) {
 	release := holdBefore(t, c, host, maintenance.PhaseDraining)
 	operator.Request(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseValidating)
-	m.succeed(t, c)
+	succeed("Validating")
 	release()
 	operator.AwaitMessage(t, c, host, "held by PDB "+ns+"/web")
 	c.AwaitVM(t, ns, "b", "stopped", operator.HasMarker)
-	m.succeed(t, c)
+	succeed("Draining")
 	allow(t, c, ns, "web")
 	operator.AwaitPhase(t, c, host, maintenance.PhaseEvacuating)
-	m.succeed(t, c)
+	succeed("Evacuating")
 	operator.AnnotateVMI(t, c, ns, "b", map[string]any{"sim.drydock.dev/shutdown-seconds": "0"})
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
-	m.succeed(t, c)
+	succeed("Completed")
 	operator.AwaitRunningOn(t, c, ns, "a", other)
 	operator.AwaitForgotten(t, c, ns, "a")
 
@@ -63,11 +70,11 @@ func TestAManagerThatIsKilledInAnyPhaseIsSucceededWithoutATrace(t *testing.T) {
 	quota(t, c, ns, 2)
 	operator.Leave(t, c, host)
 	c.AwaitNode(t, host, "leaving", func(n *corev1.Node) bool { return n.Annotations[maintenance.AnnotationStatus] == "" })
-	m.succeed(t, c)
+	succeed("leaving")
 	release()
 	node := operator.AwaitOut(t, c, host)
 	c.AwaitVM(t, ns, "b", "being started", func(vm *virtv1.VirtualMachine) bool { return !halted(vm) })
-	m.succeed(t, c)
+	succeed("starting VMs")
 	unquota(t, c, ns)
 	operator.AwaitRunningOn(t, c, ns, "b", host, other)
 	operator.AwaitForgotten(t, c, ns, "b")

@@ -47,6 +47,9 @@ type Line struct {
 // which saves half a minute of linking on a busy machine.
 const EnvProgram = "DRYDOCK_MANAGER"
 
+// built is the program once there is one to remove.
+var built string
+
 var build = sync.OnceValues(func() (string, error) {
 	if program := os.Getenv(EnvProgram); program != "" {
 		return program, nil
@@ -62,16 +65,14 @@ var build = sync.OnceValues(func() (string, error) {
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the manager: %w\n%s", err, output)
 	}
+	built = binary
 	return binary, nil
 })
 
 // Remove deletes the program that Start built; for TestMain.
 func Remove() {
-	if os.Getenv(EnvProgram) != "" {
-		return
-	}
-	if binary, err := build(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(binary))
+	if built != "" {
+		_ = os.RemoveAll(filepath.Dir(built))
 	}
 }
 
