@@ -23,6 +23,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/webhook"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/manager"
 	"github.com/drydock-dev/drydock/tests/webhooks"
 )
 
@@ -42,9 +43,9 @@ func BenchmarkAdmission(b *testing.B) {
 	p := newPoster(b, c)
 	for range b.N {
 		p.flood(b, warmUp)
-		before := resident(b)
+		before := resident(b, replica(b, c))
 		p.flood(b, lasting)
-		after := resident(b)
+		after := resident(b, replica(b, c))
 		times := p.steadily(b)
 		slices.Sort(times)
 		b.ReportMetric(milliseconds(times[len(times)/2]), "p50-ms")
@@ -73,7 +74,7 @@ func newPoster(b *testing.B, c *cluster.Cluster) *poster {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(configuration.Webhooks[0].ClientConfig.CABundle)
 	service := configuration.Webhooks[0].ClientConfig.Service
-	address, err := shared.manager.Address("webhook")
+	address, err := replica(b, c).Address("webhook")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -180,9 +181,9 @@ func (p *poster) steadily(b *testing.B) []time.Duration {
 }
 
 // resident is the manager's memory in KiB.
-func resident(b *testing.B) int {
+func resident(b *testing.B, m *manager.Manager) int {
 	b.Helper()
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", shared.manager.PID()))
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
 	if err != nil {
 		b.Fatal(err)
 	}

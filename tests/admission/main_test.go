@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/client-go/rest"
 	virtclient "kubevirt.io/client-go/kubevirt"
 
@@ -33,78 +34,25 @@ type runner struct{ *testing.M }
 
 func (r runner) Run() int {
 	code := r.M.Run()
-	if shared.cluster != nil {
-		_ = webhooks.Remove(context.Background(), shared.cluster, webhooks.Name)
-	}
-	if shared.manager != nil {
-		shared.manager.Kill()
-	}
-	if shared.kubeconfig != "" {
-		_ = os.Remove(shared.kubeconfig)
+	if c := shared.End(); c != nil {
+		_ = webhooks.Remove(context.Background(), c, webhooks.Name)
 	}
 	return code
 }
 
-var shared struct {
-	mu         sync.Mutex
-	cluster    *cluster.Cluster
-	manager    *manager.Manager
-	kubeconfig string
-}
+var shared = manager.Shared{Flags: []string{"--webhook=true"}}
 
 // admitted returns the cluster with a manager whose webhooks are called.
 func admitted(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	c := cluster.For(t)
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.manager == nil {
-		launch(t, c)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the manager's log:\n%s", shared.manager.Log())
-		}
-	})
+	replica(t, c)
 	return c
 }
 
-func launch(t testing.TB, c *cluster.Cluster) {
+func replica(t testing.TB, c *cluster.Cluster) *manager.Manager {
 	t.Helper()
-	// The file must outlive the test that happens to be the first.
-	content, err := os.ReadFile(c.Kubeconfig(t, "drydock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.CreateTemp("", "drydock-*.kubeconfig")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared.kubeconfig = file.Name()
-	if _, err := file.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	m, err := manager.Launch(shared.kubeconfig, "--webhook=true", "--webhook-bind-address", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared.manager, shared.cluster = m, c
-	if err := m.AwaitLeading(); err != nil {
-		t.Fatal(err)
-	}
-	address, err := m.Address("webhook")
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := webhooks.At(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	webhooks.Install(t, c, target)
-	webhooks.AwaitTrusted(t, c)
+	return shared.Of(t, c, func(m *manager.Manager) { webhooks.Register(t, c, m, admissionregistrationv1.Fail) })
 }
 
 // listening is a client that keeps the warnings it is given.

@@ -10,9 +10,9 @@ import (
 	"flag"
 	"net/http"
 	"os"
-	"sync"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -35,26 +35,13 @@ type runner struct{ *testing.M }
 
 func (r runner) Run() int {
 	code := r.M.Run()
-	if shared.cluster != nil {
-		_ = webhooks.Remove(context.Background(), shared.cluster, webhooks.Name)
-	}
-	if shared.manager != nil {
-		shared.manager.Kill()
-	}
-	if shared.kubeconfig != "" {
-		_ = os.Remove(shared.kubeconfig)
+	if c := shared.End(); c != nil {
+		_ = webhooks.Remove(context.Background(), c, webhooks.Name)
 	}
 	return code
 }
 
-var shared struct {
-	mu         sync.Mutex
-	cluster    *cluster.Cluster
-	manager    *manager.Manager
-	kubeconfig string
-	address    string
-	authority  *x509.CertPool
-}
+var shared = manager.Shared{Flags: []string{"--api=true", "--webhook=true"}}
 
 // house is a cluster with a manager that serves.
 type house struct {
@@ -67,63 +54,18 @@ type house struct {
 func serving(t *testing.T) *house {
 	t.Helper()
 	c := cluster.For(t)
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.manager == nil {
-		launch(t, c)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the manager's log:\n%s", shared.manager.Log())
+	m := shared.Of(t, c, func(m *manager.Manager) {
+		// Until then every check of a node is answered with 503.
+		if _, err := m.AwaitLine(func(l manager.Line) bool { return l.Message == "volumes are checked" }); err != nil {
+			t.Fatal(err)
 		}
+		webhooks.Register(t, c, m, admissionregistrationv1.Fail)
 	})
-	return &house{Cluster: c, manager: shared.manager, address: shared.address, authority: shared.authority}
-}
-
-func launch(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	// The file must outlive the test that happens to be the first.
-	content, err := os.ReadFile(c.Kubeconfig(t, "drydock"))
+	address, err := m.Address("api")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.CreateTemp("", "drydock-*.kubeconfig")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared.kubeconfig = file.Name()
-	if _, err := file.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	m, err := manager.Launch(shared.kubeconfig, "--api=true", "--webhook=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared.manager, shared.cluster = m, c
-	if err := m.AwaitLeading(); err != nil {
-		t.Fatal(err)
-	}
-	// Until then every check of a node is answered with 503.
-	if _, err := m.AwaitLine(func(l manager.Line) bool { return l.Message == "volumes are checked" }); err != nil {
-		t.Fatal(err)
-	}
-	if shared.address, err = m.Address("api"); err != nil {
-		t.Fatal(err)
-	}
-	webhook, err := m.Address("webhook")
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := webhooks.At(webhook)
-	if err != nil {
-		t.Fatal(err)
-	}
-	webhooks.Install(t, c, target)
-	webhooks.AwaitTrusted(t, c)
-	shared.authority = authority(t, c)
+	return &house{Cluster: c, manager: m, address: address, authority: authority(t, c)}
 }
 
 // authority is what callers trust: the CA that the manager publishes.

@@ -6,8 +6,6 @@ package e2e
 import (
 	"flag"
 	"os"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/drydock-dev/drydock/tests/cluster"
@@ -21,69 +19,17 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := cluster.Main(m)
+	shared.End()
 	manager.Remove()
-	if shared.kubeconfig != "" {
-		_ = os.Remove(shared.kubeconfig)
-	}
 	os.Exit(code)
 }
 
-// shared is the manager that the tests of this package share. None of them kills it:
-// what it had not told yet would be missed by another.
-var shared struct {
-	mu         sync.Mutex
-	manager    *manager.Manager
-	kubeconfig string
-}
+var shared manager.Shared
 
 // drydock returns the cluster with the manager running on it.
 func drydock(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	c := cluster.For(t)
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.manager == nil {
-		launch(t, c)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the manager's log:\n%s", tail(shared.manager.Log(), 200))
-		}
-	})
+	shared.Of(t, c, nil)
 	return c
-}
-
-func launch(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	if shared.kubeconfig == "" {
-		// The file must outlive the test that happens to be the first.
-		content, err := os.ReadFile(c.Kubeconfig(t, "drydock"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, err := os.CreateTemp("", "drydock-*.kubeconfig")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := file.Write(content); err != nil {
-			t.Fatal(err)
-		}
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
-		}
-		shared.kubeconfig = file.Name()
-	}
-	m, err := manager.Launch(shared.kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.AwaitLeading(); err != nil {
-		t.Fatal(err)
-	}
-	shared.manager = m
-}
-
-func tail(log string, lines int) string {
-	all := strings.Split(log, "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

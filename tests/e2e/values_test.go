@@ -67,7 +67,7 @@ func TestAnUnknownStrategyIsToldAlsoWhenAWriteFails(t *testing.T) {
 	operator.Request(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseValidating)
 	c.Eventually(t, "the manager has tried", func(context.Context) error {
-		if log := shared.manager.Log(); !strings.Contains(log, host) || !strings.Contains(log, "refused by a test") {
+		if log := shared.Of(t, c, nil).Log(); !strings.Contains(log, host) || !strings.Contains(log, "refused by a test") {
 			return errors.New("it has not")
 		}
 		return nil

@@ -39,17 +39,8 @@ func (r *replica) begin() {
 	t := r.t
 	t.Helper()
 	r.Manager = manager.Start(t, r.kubeconfig, "--harvester=takeover", "--webhook=true", "--webhook-bind-address=127.0.0.1:0")
-	address, err := r.Address("webhook")
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := webhooks.At(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	target.Policy = admissionv1.Ignore // as the chart has it: without Drydock Harvester goes on alone
-	webhooks.Install(t, r.c, target)
-	webhooks.AwaitTrusted(t, r.c)
+	// As the chart has it: without Drydock Harvester goes on alone.
+	webhooks.Register(t, r.c, r.Manager, admissionv1.Ignore)
 }
 
 // end kills the manager. Its webhooks stay registered, with nobody behind them, and it

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/manager"
 )
 
 // Name is what Drydock calls the configurations unless it is told otherwise.
@@ -68,6 +70,22 @@ func Install(t testing.TB, c *cluster.Cluster, target Target) {
 	if _, err := admission.ValidatingWebhookConfigurations().Create(ctx, validating, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Register registers the webhooks of a manager, and returns once they are called.
+func Register(t testing.TB, c *cluster.Cluster, m *manager.Manager, policy admissionv1.FailurePolicyType) {
+	t.Helper()
+	address, err := m.Address("webhook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := At(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.Policy = policy
+	Install(t, c, target)
+	AwaitTrusted(t, c)
 }
 
 // AwaitTrusted returns when the manager has written its CA into the configurations and
