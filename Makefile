@@ -90,11 +90,16 @@ demo: build ## Boot a dev cluster and take a host with VMs into maintenance and 
 walk: ## Follow README.md in a new directory, the demo included
 	DRYDOCK_WALK=1 go test -count=1 -v -timeout 45m -run 'Walk$$' ./tests/docs
 
+# How long random maintenances are played with managers being killed: SOAK=1h for a night.
+# DRYDOCK_SOAK_SEED repeats one.
+SOAK ?= 3m
+
 # More writes than one small maintenance makes; those beyond find nothing to kill at.
 SOAK_WRITES ?= 30
 
-soak: ## Kill the manager at its n-th write, for every n, and try stories in random order for longer
+soak: ## Kill the manager at its n-th write, for every n; play random maintenances for SOAK; try stories in random order for longer
 	DRYDOCK_SOAK_WRITES=$(SOAK_WRITES) go test -count=1 -timeout 60m -run NthWrite ./tests/faults
+	DRYDOCK_SOAK_DURATION=$(SOAK) go test -count=1 -v -timeout 0 -run 'TestSoak$$' ./tests/soak
 	go test -count=1 ./pkg/plan -run Stories -rapid.checks=20000 -rapid.steps=100
 
 bench: build ## Measure a drain against its floor and against kubectl drain, admission and API under load
