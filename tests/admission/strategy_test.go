@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -105,10 +106,13 @@ func TestAWrongStrategyIsRefusedHoweverItIsWritten(t *testing.T) {
 			return err
 		},
 		"updated": func() error {
-			vm := operator.GetVM(t, c, ns, "stored")
-			vm.Labels[key] = "foobar"
-			_, err := client.Update(t.Context(), vm, metav1.UpdateOptions{})
-			return err
+			// KubeVirt's controller still writes it.
+			return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+				vm := operator.GetVM(t, c, ns, "stored")
+				vm.Labels[key] = "foobar"
+				_, err := client.Update(t.Context(), vm, metav1.UpdateOptions{})
+				return err
+			})
 		},
 		"merged": func() error {
 			return patch(types.MergePatchType, `{"metadata":{"labels":{"`+key+`":"foobar"}}}`, metav1.PatchOptions{})

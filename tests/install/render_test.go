@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/restmapper"
@@ -188,12 +189,8 @@ func TestThePodsAreRestricted(t *testing.T) {
 	c := cluster.For(t)
 	ns := c.Namespace(t)
 	const enforce = "pod-security.kubernetes.io/enforce"
-	object, err := c.Kube.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	object.Labels[enforce] = "restricted"
-	if _, err := c.Kube.CoreV1().Namespaces().Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+	restrict := []byte(`{"metadata":{"labels":{"` + enforce + `":"restricted"}}}`)
+	if _, err := c.Kube.CoreV1().Namespaces().Patch(t.Context(), ns, types.MergePatchType, restrict, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	spec := into[appsv1.Deployment](t, render(t), "Deployment").Spec.Template.Spec
