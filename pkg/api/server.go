@@ -74,6 +74,9 @@ const (
 	bodyLimit   = 64 << 10
 	actionTime  = 30 * time.Second
 	mostSockets = 1024
+	// socketPause bounds what a client of a websocket costs, and is well below what a
+	// person notices.
+	socketPause = 250 * time.Millisecond
 	// mostActions is how many actions are worked on at a time. More would only take turns
 	// on the same processors, and the controllers' turns as well.
 	mostActions = 16
@@ -93,7 +96,7 @@ func New(ctx context.Context, config *Config) http.Handler {
 	if s.PingEvery == 0 {
 		s.PingEvery = 30 * time.Second
 	}
-	s.sockets = &stream.Server{PingEvery: s.PingEvery, Most: mostSockets}
+	s.sockets = &stream.Server{PingEvery: s.PingEvery, Pause: socketPause, Most: mostSockets}
 	mux := http.NewServeMux()
 	for _, prefix := range []string{"/v1/", view.Prefix} {
 		for i := range view.Kinds {

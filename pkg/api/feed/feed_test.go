@@ -43,7 +43,7 @@ func TestAReaderBeginsWhereItWantsTo(t *testing.T) {
 	t.Parallel()
 	for revision, want := range map[string]string{
 		"": "create a@14, create b@14", Now: "", "14": "",
-		"13": "change a@14", "12": "create a@12, change a@14",
+		"13": "change a@14", "12": "create a@14",
 		"0": "change a@14, change b@14", "99": "change a@14, change b@14", "nonsense": "change a@14, change b@14",
 	} {
 		f, reader := filled(), NewReader(10)
@@ -121,7 +121,7 @@ func TestWhoFallsBehindIsLetGo(t *testing.T) {
 	f.Read(slow, Now)
 	f.Read(quick, Now)
 	for i := range 20 {
-		f.set(object("a", i+1))
+		f.set(object("a"+strconv.Itoa(i), i+1))
 		if events, ok := quick.Take(); !ok || len(events) != 1 {
 			t.Fatalf("the quick one has %v, %t", events, ok)
 		}
@@ -131,6 +131,39 @@ func TestWhoFallsBehindIsLetGo(t *testing.T) {
 	}
 	if len(f.readers) != 1 {
 		t.Errorf("%d readers are left", len(f.readers))
+	}
+}
+
+// However often an object changes, it waits once: who reads seldom keeps up with few
+// objects, and hears the newest of each in the order of revisions.
+func TestAnObjectWaitsOnce(t *testing.T) {
+	t.Parallel()
+	f, reader := filled(), NewReader(3)
+	f.Read(reader, Now)
+	f.set(object("a", 20))
+	f.set(object("b", 21))
+	for i := range 50 {
+		f.set(object("a", 22+i))
+	}
+	if got, want := told(t, reader), "change b@21, change a@71"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	f.set(object("c", 80))
+	f.set(object("c", 81))
+	if got, want := told(t, reader), "create c@81"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	f.set(object("c", 90))
+	f.remove(object("c", 91))
+	f.set(object("c", 92))
+	f.set(object("c", 93))
+	if got, want := told(t, reader), "remove c@91, create c@93"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	f.set(object("d", 94))
+	f.remove(object("d", 95))
+	if got, want := told(t, reader), "remove d@95"; got != want {
+		t.Errorf("told %q, want %q", got, want)
 	}
 }
 

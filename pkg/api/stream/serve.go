@@ -31,6 +31,10 @@ type Server struct {
 	// PingEvery is how often a client is told that the server is there, and asked whether
 	// it is.
 	PingEvery time.Duration
+	// Pause is how long a client waits for further changes after it was sent some, so that
+	// a node that changes all the time costs the same as one that changes now and then. The
+	// first change after a quiet time is sent at once. 0 for none.
+	Pause time.Duration
 	// Most is how many clients are served at a time.
 	Most int64
 
@@ -38,7 +42,7 @@ type Server struct {
 }
 
 const (
-	// behind is how many events a client may fall behind.
+	// behind is by the changes of how many objects a client may fall behind.
 	behind = 1024
 	// writeTime is how long one message may take to leave.
 	writeTime = 10 * time.Second
@@ -71,7 +75,7 @@ func (s *Server) Serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	conn.SetReadLimit(wishSize)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &client{conn: conn, session: session, reader: feed.NewReader(behind), feeds: map[key]*feed.Feed{}, wishes: make(chan wish, wishes)}
+	c := &client{conn: conn, session: session, pause: s.Pause, reader: feed.NewReader(behind), feeds: map[key]*feed.Feed{}, wishes: make(chan wish, wishes)}
 	go func() {
 		defer cancel()
 		c.read(ctx)
@@ -90,6 +94,7 @@ var subprotocols = []string{"base64.binary.k8s.io", "v4.channel.k8s.io"}
 type client struct {
 	conn    *websocket.Conn
 	session Session
+	pause   time.Duration
 	reader  *feed.Reader
 	wishes  chan wish
 	feeds   map[key]*feed.Feed
@@ -119,6 +124,9 @@ func (c *client) read(ctx context.Context) {
 func (c *client) write(ctx context.Context, pingEvery time.Duration) (websocket.StatusCode, string) {
 	ticker := time.NewTicker(pingEvery)
 	defer ticker.Stop()
+	rested := time.NewTimer(c.pause)
+	rested.Stop()
+	wake := c.reader.Wake()
 	for {
 		var err error
 		select {
@@ -126,8 +134,11 @@ func (c *client) write(ctx context.Context, pingEvery time.Duration) (websocket.
 			return websocket.StatusGoingAway, ""
 		case w := <-c.wishes:
 			err = c.grant(ctx, &w)
-		case <-c.reader.Wake():
-			err = c.forward(ctx)
+		case <-wake:
+			err, wake = c.forward(ctx), nil
+			rested.Reset(c.pause)
+		case <-rested.C:
+			wake = c.reader.Wake()
 		case <-ticker.C:
 			if err = c.session.Renew(ctx); err != nil {
 				return websocket.StatusPolicyViolation, clip(err.Error())

@@ -130,9 +130,10 @@ func TestAConversation(t *testing.T) {
 	say(t, conn, `{"resourceType":"node"}`)
 	expect(t, conn, "resource.start node", "resource.create node 1 a")
 	h.change("a", 2)
+	expect(t, conn, "resource.change node 2 a")
 	h.change("b", 3)
 	h.handler.OnDelete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "4"}})
-	expect(t, conn, "resource.change node 2 a", "resource.create node 3 b", "resource.remove node 4 a")
+	expect(t, conn, "resource.create node 3 b", "resource.remove node 4 a")
 	say(t, conn, `{"resourceType":"node","stop":true}`)
 	expect(t, conn, "resource.stop node")
 	h.change("b", 5)
@@ -189,8 +190,9 @@ func TestASlowClientCostsNobodyAnything(t *testing.T) {
 	}
 	// As many as its queue and the buffers of a connection never hold.
 	for i := range 4 * behind {
-		h.change("a", i+1)
-		if got := hear(t, quick); !strings.HasSuffix(got, fmt.Sprintf(" node %d a", i+1)) {
+		name := fmt.Sprintf("a%d", i)
+		h.change(name, i+1)
+		if got := hear(t, quick); !strings.HasSuffix(got, fmt.Sprintf(" node %d %s", i+1, name)) {
 			t.Fatalf("the quick client hears %q at change %d", got, i+1)
 		}
 	}
@@ -202,8 +204,31 @@ func TestASlowClientCostsNobodyAnything(t *testing.T) {
 			break
 		}
 	}
-	h.change("a", 1<<20)
-	expect(t, quick, fmt.Sprintf("resource.change node %d a", 1<<20))
+	h.change("a0", 1<<20)
+	expect(t, quick, fmt.Sprintf("resource.change node %d a0", 1<<20))
+}
+
+// What changes all the time is told from time to time, what changes after a rest at once.
+func TestManyChangesAreTakenTogether(t *testing.T) {
+	t.Parallel()
+	h := open(t, time.Hour)
+	h.server.Pause = 100 * time.Millisecond
+	conn := h.dial(t)
+	say(t, conn, `{"resourceType":"node","resourceVersion":"-1"}`)
+	expect(t, conn, "resource.start node")
+	h.change("a", 1)
+	expect(t, conn, "resource.create node 1 a")
+	const last = 2000
+	for i := range last {
+		h.change("a", i+2)
+	}
+	heard := 0
+	for want := fmt.Sprintf("resource.change node %d a", last+1); hear(t, conn) != want; {
+		heard++
+	}
+	if heard > last/2 {
+		t.Errorf("%d of %d changes were sent", heard, last)
+	}
 }
 
 func TestThereIsALimit(t *testing.T) {
