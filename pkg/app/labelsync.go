@@ -38,6 +38,10 @@ func (o *Options) validateLabels() error {
 	return nil
 }
 
+// labelWorkers is how many VMs, and how many VMIs, are written at once. A write waits for
+// KubeVirt's webhooks most of its time, and somebody who labels many VMs sends that many.
+const labelWorkers = 20
+
 // labelSync builds the controllers that copy labels; start must be called when the
 // caches that they share with all others are filled. They have queues of their own, see
 // the package, and clients of their own: when somebody labels thousands of VMs, a drain
@@ -82,5 +86,5 @@ func (m *manager) labelSync(ctx context.Context, caches cache.SharedCacheFactory
 	}
 	c.Register(ctx)
 	m.actors = append(m.actors, c)
-	return func() error { return queues.Start(ctx, workers) }, nil
+	return func() error { return queues.Start(ctx, labelWorkers) }, nil
 }

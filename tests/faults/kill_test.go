@@ -133,11 +133,11 @@ func (k *killer) end() {
 }
 
 // The manager is killed once, at its n-th write, for every n: the full matrix is for
-// `make soak`, since it takes minutes.
+// `make faults`, since it takes minutes.
 func TestAManagerKilledOnceAtTheNthWrite(t *testing.T) {
 	most, err := strconv.Atoi(os.Getenv("DRYDOCK_SOAK_WRITES"))
 	if err != nil {
-		t.Skip("set DRYDOCK_SOAK_WRITES to the number of writes, as make soak does")
+		t.Skip("set DRYDOCK_SOAK_WRITES to the number of writes, as make faults does")
 	}
 	for n := range most {
 		t.Run(strconv.Itoa(n+1), func(t *testing.T) {

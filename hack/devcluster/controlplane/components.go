@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -23,9 +24,15 @@ const (
 const stopGrace = 3 * time.Second
 
 // Environment is the environment of every component: its temporary files and
-// what it would write to its home stay inside the state directory.
+// what it would write to its home stay inside the state directory. Of this program's own
+// environment it has GOGC alone: whoever has the memory can spare all components a
+// quarter of their work with it.
 func Environment(dir state.Dir) []string {
-	return []string{"HOME=" + dir.Home(), "TMPDIR=" + dir.Temp(), "PATH=/usr/local/bin:/usr/bin:/bin"}
+	environment := []string{"HOME=" + dir.Home(), "TMPDIR=" + dir.Temp(), "PATH=/usr/local/bin:/usr/bin:/bin"}
+	if value, set := os.LookupEnv("GOGC"); set {
+		environment = append(environment, "GOGC="+value)
+	}
+	return environment
 }
 
 // Config is what the components are configured from.

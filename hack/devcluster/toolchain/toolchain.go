@@ -82,6 +82,10 @@ func isSource(dir string) bool {
 
 // Program builds the tool if the Go cache does not hold it, and returns its path.
 func (t Toolchain) Program(ctx context.Context, tool Tool) (string, error) {
+	return t.remembered(ctx, tool.Module, tool.Path, func() (string, error) { return t.build(ctx, tool) })
+}
+
+func (t Toolchain) build(ctx context.Context, tool Tool) (string, error) {
 	out, err := t.run(ctx, tool.Module, "tool", "-n", tool.Path)
 	if err != nil {
 		return "", fmt.Errorf("building %s: %w", tool.Path, err)
@@ -95,6 +99,10 @@ func (t Toolchain) Program(ctx context.Context, tool Tool) (string, error) {
 
 // ModuleDir returns the folder of a dependency's source, downloading it if needed.
 func (t Toolchain) ModuleDir(ctx context.Context, module Module, path string) (string, error) {
+	return t.remembered(ctx, module, "source of "+path, func() (string, error) { return t.download(ctx, module, path) })
+}
+
+func (t Toolchain) download(ctx context.Context, module Module, path string) (string, error) {
 	out, err := t.run(ctx, module, "mod", "download", "-json", path)
 	if err != nil {
 		return "", fmt.Errorf("finding the source of %s: %w", path, err)

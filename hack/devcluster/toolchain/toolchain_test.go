@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -42,5 +43,44 @@ func TestAFailedBuildShowsWhatGoSays(t *testing.T) {
 	_, err := tools.Program(context.Background(), Tool{Kubernetes, "no-such-program"})
 	if err == nil || !strings.Contains(err.Error(), "no-such-program") || !strings.Contains(err.Error(), "no such tool") {
 		t.Errorf("got %v, want go's own words", err)
+	}
+}
+
+// What is found once is not looked for again while the versions are the same, and is if it
+// has gone.
+func TestWhatWasFoundIsRemembered(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	tools := Toolchain{Source: filepath.Join(source(t), "hack", "devcluster")}
+	sum := filepath.Join(tools.Source, "kubernetes", "go.sum")
+	if err := os.WriteFile(sum, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	folder, looked := t.TempDir(), 0
+	find := func() string {
+		t.Helper()
+		path, err := tools.remembered(t.Context(), Kubernetes, "a tool", func() (string, error) {
+			looked++
+			path := filepath.Join(folder, strconv.Itoa(looked))
+			return path, os.WriteFile(path, nil, 0o600)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Base(path)
+	}
+	if first, again := find(), find(); first != "1" || again != "1" {
+		t.Errorf("found %s, then %s", first, again)
+	}
+	if err := os.Remove(filepath.Join(folder, "1")); err != nil {
+		t.Fatal(err)
+	}
+	if got := find(); got != "2" {
+		t.Errorf("found %s after it has gone", got)
+	}
+	if err := os.WriteFile(sum, []byte("another version"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := find(); got != "3" {
+		t.Errorf("found %s of another version", got)
 	}
 }
