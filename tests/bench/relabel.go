@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,10 +24,17 @@ const relabelAim = 10 * time.Second
 // relabelHosts is enough for the pods of 500 VMs: a host takes 110.
 const relabelHosts = 10
 
-// relabelled counts the VMIs and the launcher pods that have the new label.
+// relabelled knows since when VMIs and launcher pods have the new label, by VM.
 type relabelled struct {
 	*observer
-	vmis, pods map[string]bool
+	vmis, pods map[string]time.Time
+}
+
+// note keeps the first time at which an object was seen with the label.
+func note(seen map[string]time.Time, vm string, labels map[string]string, now time.Time) {
+	if _, known := seen[vm]; !known && labels[maintenance.LabelStrategy] == relabelTo {
+		seen[vm] = now
+	}
 }
 
 const relabelTo = string(maintenance.StrategyShutdown)
@@ -56,19 +64,21 @@ func (p program) relabelVMs(t *attempt, vms int) {
 	})
 	s := &scene{Cluster: c, user: user}
 	s.settle(t)
-	seen := &relabelled{observer: &observer{changed: make(chan struct{})}, vmis: map[string]bool{}, pods: map[string]bool{}}
-	follow(t, seen.observer, c.KubeVirt.KubevirtV1().VirtualMachineInstances(ns), func(_ time.Time, vmi *virtv1.VirtualMachineInstance, _ bool) {
-		seen.vmis[vmi.Name] = vmi.Labels[maintenance.LabelStrategy] == relabelTo
+	seen := &relabelled{observer: &observer{changed: make(chan struct{})}, vmis: map[string]time.Time{}, pods: map[string]time.Time{}}
+	follow(t, seen.observer, c.KubeVirt.KubevirtV1().VirtualMachineInstances(ns), func(now time.Time, vmi *virtv1.VirtualMachineInstance, _ bool) {
+		note(seen.vmis, vmi.Name, vmi.Labels, now)
 	})
-	follow(t, seen.observer, c.Kube.CoreV1().Pods(ns), func(_ time.Time, pod *corev1.Pod, _ bool) {
-		seen.pods[pod.Name] = pod.Labels[maintenance.LabelStrategy] == relabelTo
+	follow(t, seen.observer, c.Kube.CoreV1().Pods(ns), func(now time.Time, pod *corev1.Pod, _ bool) {
+		note(seen.pods, pod.Annotations[virtv1.DomainAnnotation], pod.Labels, now)
 	})
 	audit := s.Audit(t, user)
 
 	began := time.Now()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, maintenance.LabelStrategy, relabelTo)
+	var labelled sync.Map // since when each VM has it
 	if err := inParallel(t.Context(), names, 20, func(ctx context.Context, name string) error {
 		_, err := c.KubeVirt.KubevirtV1().VirtualMachines(ns).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		labelled.Store(name, time.Now())
 		return err
 	}); err != nil {
 		t.Fatalf("labelling: %v", err)
@@ -77,7 +87,7 @@ func (p program) relabelVMs(t *attempt, vms int) {
 	seen.await(t, vms)
 	followed := time.Since(began)
 	s.settle(t)
-	fmt.Print(relabelTable(vms, asked, followed, audit.Requests(t)))
+	fmt.Print(relabelTable(asked, followed, seen.waits(&labelled), audit.Requests(t)))
 }
 
 // await returns when everything has the label.
@@ -85,7 +95,7 @@ func (r *relabelled) await(t *attempt, vms int) {
 	limit := time.After(12 * relabelAim)
 	for {
 		r.mu.Lock()
-		vmis, pods, changed := right(r.vmis), right(r.pods), r.changed
+		vmis, pods, changed := len(r.vmis), len(r.pods), r.changed
 		r.mu.Unlock()
 		if vmis == vms && pods == vms {
 			return
@@ -100,14 +110,19 @@ func (r *relabelled) await(t *attempt, vms int) {
 	}
 }
 
-func right(seen map[string]bool) int {
-	count := 0
-	for _, is := range seen {
-		if is {
-			count++
-		}
-	}
-	return count
+// waits are how long after the answer to its owner each VM had the label everywhere,
+// shortest first.
+func (r *relabelled) waits(labelled *sync.Map) []time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []time.Duration
+	labelled.Range(func(name, since any) bool {
+		vm, from := name.(string), since.(time.Time) //nolint:forcetypeassert // relabelVMs fills it
+		all = append(all, max(r.vmis[vm].Sub(from), r.pods[vm].Sub(from), 0))
+		return true
+	})
+	slices.Sort(all)
+	return all
 }
 
 // inParallel calls f for every item, so many at a time, and returns the first error.
@@ -133,7 +148,7 @@ func inParallel(ctx context.Context, items []string, width int, f func(context.C
 	return <-failed
 }
 
-func relabelTable(vms int, asked, all time.Duration, sent []cluster.Request) string {
+func relabelTable(asked, all time.Duration, waits []time.Duration, sent []cluster.Request) string {
 	writes, conflicts, most := map[string]int{}, 0, 0
 	for _, r := range sent {
 		if r.Verb != "patch" || (r.Resource != "pods" && r.Resource != "virtualmachineinstances") {
@@ -152,6 +167,7 @@ func relabelTable(vms int, asked, all time.Duration, sent []cluster.Request) str
 		total += n
 	}
 	return fmt.Sprintf("\n%d VMs relabelled at once (aim: all VMIs and pods right within %s, at most one write for each object)\n\n"+
-		"   the last VM was labelled after   %s\n   all VMIs and pods were right after   %s\n   writes   %d on %d objects, at most %d on one\n   refused writes   %d\n   requests of any kind but watches and leases   %d\n",
-		vms, relabelAim, seconds(asked), seconds(all), total, len(writes), most, conflicts, count(sent).total)
+		"   the last VM was labelled after   %s\n   all VMIs and pods were right after   %s\n"+
+		"   from the answer to the owner until VMI and pod were right   p50 %s, p99 %s, longest %s\n   writes   %d on %d objects, at most %d on one\n   refused writes   %d\n   requests of any kind but watches and leases   %d\n",
+		len(waits), relabelAim, seconds(asked), seconds(all), seconds(waits[len(waits)/2]), seconds(waits[len(waits)*99/100]), seconds(waits[len(waits)-1]), total, len(writes), most, conflicts, count(sent).total)
 }
