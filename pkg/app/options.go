@@ -22,6 +22,8 @@ type Options struct {
 	Namespace string
 	// LeaderElect makes replicas agree on one that acts.
 	LeaderElect bool
+	// Election is how they do.
+	Election ElectionOptions
 	// Webhook and API serve the admission webhooks and the node actions.
 	Webhook, API bool
 	// TLS is how they are served.
@@ -61,19 +63,26 @@ const (
 	ConsentNo   = "no"
 )
 
-// Version is set by the build.
-var Version = "dev"
+// Version and Commit are set by the build.
+var (
+	Version = "dev"
+	Commit  string
+)
 
 // version names the version and, when the build knows it, the commit.
 func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
+	commit := Commit
+	if info, ok := debug.ReadBuildInfo(); ok && commit == "" {
 		for _, setting := range info.Settings {
 			if setting.Key == "vcs.revision" {
-				return Version + " (" + setting.Value + ")"
+				commit = setting.Value
 			}
 		}
 	}
-	return Version
+	if commit == "" {
+		return Version
+	}
+	return Version + " (" + commit + ")"
 }
 
 // Command is the program's command line. Each flag has an environment variable.
@@ -97,7 +106,7 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "health-bind-address", Sources: cli.EnvVars("DRYDOCK_HEALTH_BIND_ADDRESS"), Destination: &o.HealthAddress, Value: ":8081", Usage: "`ADDRESS` of /healthz and /readyz; \"0\" for none"},
 			&cli.StringFlag{Name: "log-level", Sources: cli.EnvVars("DRYDOCK_LOG_LEVEL"), Destination: &o.LogLevel, Value: "info", Usage: "panic, fatal, error, warn, info, debug or trace"},
 			&cli.StringFlag{Name: "log-format", Sources: cli.EnvVars("DRYDOCK_LOG_FORMAT"), Destination: &o.LogFormat, Value: "text", Usage: "text or json"},
-		}, tlsFlags(&o.TLS), apiFlags(&o.Actions), labelFlags(&o)),
+		}, electionFlags(&o.Election), tlsFlags(&o.TLS), apiFlags(&o.Actions), labelFlags(&o)),
 		Commands: []*cli.Command{bundleCommand(&o)},
 		Action: func(ctx context.Context, command *cli.Command) error {
 			if command.Args().Present() {

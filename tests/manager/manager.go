@@ -60,7 +60,8 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	_, file, _, _ := runtime.Caller(0)
 	binary := filepath.Join(dir, "drydock")
-	cmd := exec.Command("go", "build", "-o", binary, "./cmd/drydock")
+	// The program that is tested is the one that is shipped.
+	cmd := exec.Command("make", "BIN="+dir, binary)
 	cmd.Dir = filepath.Join(filepath.Dir(file), "..", "..")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the manager: %w\n%s", err, output)
