@@ -176,7 +176,7 @@ func TestInstallUpgradeRollbackUninstall(t *testing.T) {
 		}
 	}
 
-	if output, err := helm(t, c, "upgrade", release, installable(t), "--namespace", namespace, "--wait", "--timeout", "3m",
+	if output, err := helm(t, c, "upgrade", release, chart, "--namespace", namespace, "--wait", "--timeout", "3m",
 		"--set", "replicas=2,drain.timeout=1h,webhooks.timeoutSeconds=2,webhooks.failurePolicy.virtualMachineValidate=Fail"); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}

@@ -92,36 +92,11 @@ func render(t *testing.T, flags ...string) []*unstructured.Unstructured {
 	return objects
 }
 
-// installable is the chart without the version of Kubernetes that it asks for: the dev
-// cluster's programs do not know their own, see hack/devcluster/README.md.
-func installable(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root(), chart))); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "Chart.yaml")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var kept []string
-	for line := range strings.Lines(string(content)) {
-		if !strings.HasPrefix(line, "kubeVersion:") {
-			kept = append(kept, line)
-		}
-	}
-	if err := os.WriteFile(file, []byte(strings.Join(kept, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 // install installs the chart, and uninstalls it with the test, together with what the
 // manager makes itself.
 func install(t *testing.T, c *cluster.Cluster, flags ...string) string {
 	t.Helper()
-	output, err := helm(t, c, append([]string{"install", release, installable(t), "--namespace", namespace, "--wait", "--timeout", "3m"}, flags...)...)
+	output, err := helm(t, c, append([]string{"install", release, chart, "--namespace", namespace, "--wait", "--timeout", "3m"}, flags...)...)
 	t.Cleanup(func() { uninstall(t, c) })
 	if err != nil {
 		c.Dump(t)

@@ -31,18 +31,20 @@ type Tool struct {
 	Module Module
 	// Path is the package, or the last element of it where that is unambiguous.
 	Path string
+	// Versioned says that others read which version of Kubernetes the program is.
+	Versioned bool
 }
 
 // The programs of a cluster, and kubectl for people. etcd's package is called
 // "server", hence its full path.
 var (
-	Etcd              = Tool{Kubernetes, "go.etcd.io/etcd/server/v3"}
-	APIServer         = Tool{Kubernetes, "kube-apiserver"}
-	ControllerManager = Tool{Kubernetes, "kube-controller-manager"}
-	Scheduler         = Tool{Kubernetes, "kube-scheduler"}
-	Kubectl           = Tool{Kubernetes, "kubectl"}
-	VirtAPI           = Tool{KubeVirt, "virt-api"}
-	VirtController    = Tool{KubeVirt, "virt-controller"}
+	Etcd              = Tool{Module: Kubernetes, Path: "go.etcd.io/etcd/server/v3"}
+	APIServer         = Tool{Module: Kubernetes, Path: "kube-apiserver", Versioned: true}
+	ControllerManager = Tool{Module: Kubernetes, Path: "kube-controller-manager"}
+	Scheduler         = Tool{Module: Kubernetes, Path: "kube-scheduler"}
+	Kubectl           = Tool{Module: Kubernetes, Path: "kubectl"}
+	VirtAPI           = Tool{Module: KubeVirt, Path: "virt-api"}
+	VirtController    = Tool{Module: KubeVirt, Path: "virt-controller"}
 )
 
 // All lists the programs in the order in which a booting cluster needs them.
@@ -82,19 +84,36 @@ func isSource(dir string) bool {
 
 // Program builds the tool if the Go cache does not hold it, and returns its path.
 func (t Toolchain) Program(ctx context.Context, tool Tool) (string, error) {
-	return t.remembered(ctx, tool.Module, tool.Path, func() (string, error) { return t.build(ctx, tool) })
+	args, err := t.arguments(tool)
+	if err != nil {
+		return "", err
+	}
+	return t.remembered(ctx, tool.Module, strings.Join(args, " "), func() (string, error) { return t.build(ctx, tool, args) })
 }
 
-func (t Toolchain) build(ctx context.Context, tool Tool) (string, error) {
-	out, err := t.run(ctx, tool.Module, "tool", "-n", tool.Path)
-	if err != nil {
-		return "", fmt.Errorf("building %s: %w", tool.Path, err)
+func (t Toolchain) build(ctx context.Context, tool Tool, args []string) (string, error) {
+	path, err := t.find(ctx, tool, args)
+	if err == nil && tool.Versioned {
+		if _, gone := os.Stat(path); gone != nil {
+			// When it has built, go run names the copy in its working directory.
+			path, err = t.find(ctx, tool, args)
+		}
 	}
-	path := strings.TrimSpace(out)
+	if err != nil {
+		return "", err
+	}
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("the program %s is missing after its build: %w", tool.Path, err)
 	}
 	return path, nil
+}
+
+func (t Toolchain) find(ctx context.Context, tool Tool, args []string) (string, error) {
+	out, err := t.run(ctx, tool.Module, args...)
+	if err != nil {
+		return "", fmt.Errorf("building %s: %w", tool.Path, err)
+	}
+	return strings.TrimSpace(out), nil
 }
 
 // ModuleDir returns the folder of a dependency's source, downloading it if needed.

@@ -40,7 +40,7 @@ func TestLocateLooksUpward(t *testing.T) {
 
 func TestAFailedBuildShowsWhatGoSays(t *testing.T) {
 	tools := Toolchain{Source: filepath.Join(source(t), "hack", "devcluster")}
-	_, err := tools.Program(context.Background(), Tool{Kubernetes, "no-such-program"})
+	_, err := tools.Program(context.Background(), Tool{Module: Kubernetes, Path: "no-such-program"})
 	if err == nil || !strings.Contains(err.Error(), "no-such-program") || !strings.Contains(err.Error(), "no such tool") {
 		t.Errorf("got %v, want go's own words", err)
 	}
