@@ -5,14 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"github.com/urfave/cli/v3"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 
 	"github.com/drydock-dev/drydock/pkg/metrics"
 )
@@ -21,6 +28,22 @@ import (
 const leaderLease = "drydock"
 
 var errLostLease = errors.New("the leader lease was lost")
+
+// ElectionOptions say how replicas agree on the one that acts.
+type ElectionOptions struct {
+	// LeaseDuration is how long a leader is missed that ended without a word,
+	// RenewDeadline how long one goes on that cannot renew its lease, and RetryPeriod how
+	// often it is renewed, and asked for by others.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+}
+
+func electionFlags(o *ElectionOptions) []cli.Flag {
+	return []cli.Flag{
+		&cli.DurationFlag{Name: "leader-lease-duration", Destination: &o.LeaseDuration, Value: 15 * time.Second, Hidden: true, Usage: "for tests"},
+		&cli.DurationFlag{Name: "leader-renew-deadline", Destination: &o.RenewDeadline, Value: 10 * time.Second, Hidden: true, Usage: "for tests"},
+		&cli.DurationFlag{Name: "leader-retry-period", Destination: &o.RetryPeriod, Value: 2 * time.Second, Hidden: true, Usage: "for tests"},
+	}
+}
 
 // lead calls start when this replica may act, and returns when the context ends or
 // the lease is lost. client-go's election is used rather than wrangler's: that one
@@ -40,44 +63,121 @@ func lead(ctx context.Context, client kubernetes.Interface, o Options, m *metric
 	if err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
-	identity := host + "_" + string(uuid.NewUUID())
-	failed := make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+	c := &candidate{identity: host + "_" + string(uuid.NewUUID()), start: start, metrics: m}
+	c.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Name: leaderLease, Namespace: o.Namespace},
 			Client:     client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+			LockConfig: resourcelock.ResourceLockConfig{Identity: c.identity},
 		},
-		LeaseDuration:   15 * time.Second,
-		RenewDeadline:   10 * time.Second,
-		RetryPeriod:     2 * time.Second,
+		LeaseDuration:   o.Election.LeaseDuration,
+		RenewDeadline:   o.Election.RenewDeadline,
+		RetryPeriod:     o.Election.RetryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) {
-				m.Leading(true)
-				if err := start(); err != nil {
-					failed <- err
-					cancel()
-					return
-				}
-				logrus.WithField("identity", identity).Info("leading")
-			},
+			OnStartedLeading: c.begin,
 			OnStoppedLeading: func() { m.Leading(false) },
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	elector.Run(ctx)
-	select {
-	case err := <-failed:
+	return c.run(ctx, client, o.Namespace)
+}
+
+// candidate waits for the lease, and acts while it has it. client-go asks for it every
+// two to four seconds, which is how long nobody would act after a leader has ended in
+// good order. So a candidate watches the lease, and asks at once when it is given back.
+type candidate struct {
+	identity string
+	elector  *leaderelection.LeaderElector
+	start    func() error
+	metrics  *metrics.Metrics
+
+	mu sync.Mutex
+	// again ends the wait for the next attempt, by ending the elector's run.
+	again   context.CancelFunc
+	leading bool
+	err     error
+}
+
+func (c *candidate) run(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := c.watch(ctx, client, namespace); err != nil {
 		return err
-	default:
 	}
-	if ctx.Err() == nil {
-		return errLostLease
+	for {
+		attempt, end := context.WithCancel(ctx)
+		c.mu.Lock()
+		c.again = end
+		c.mu.Unlock()
+		c.elector.Run(attempt)
+		end()
+		c.mu.Lock()
+		leading, err := c.leading, c.err
+		c.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return nil
+		case leading:
+			return errLostLease
+		}
 	}
+}
+
+// watch follows the one Lease. Without the right to do so, or while the watch is
+// interrupted, the elector's own timer remains.
+func (c *candidate) watch(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, leaderLease).String()
+	}))
+	look := func(obj any) {
+		if lease, ok := obj.(*coordinationv1.Lease); ok && ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+			c.released()
+		}
+	}
+	// A Lease that is deleted is none that was given back: its holder goes on until it
+	// notices.
+	if _, err := factory.Coordination().V1().Leases().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: look, UpdateFunc: func(_, now any) { look(now) },
+	}); err != nil {
+		return fmt.Errorf("watching the leader lease: %w", err)
+	}
+	factory.StartWithContext(ctx)
 	return nil
+}
+
+// released makes the elector ask now. Should it have asked already, its request may be
+// cut off after the API server has taken it: the next one then finds this replica named.
+func (c *candidate) released() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.leading {
+		logrus.Debug("the leader lease was given back")
+		c.again()
+	}
+}
+
+// begin is called when the lease is held.
+func (c *candidate) begin(ctx context.Context) {
+	c.mu.Lock()
+	if ctx.Err() != nil {
+		// Ended in the moment in which it succeeded, the attempt gives the lease back.
+		c.mu.Unlock()
+		return
+	}
+	c.leading = true
+	c.mu.Unlock()
+	c.metrics.Leading(true)
+	if err := c.start(); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.err = err
+		c.again()
+		return
+	}
+	logrus.WithField("identity", c.identity).Info("leading")
 }
