@@ -110,6 +110,8 @@ func Launch(kubeconfig string, flags ...string) (*Manager, error) {
 		"--webhook=false", "--api=false", "--webhook-bind-address", "127.0.0.1:0", "--api-bind-address", "127.0.0.1:0", "--shutdown-delay", "0s",
 	}, flags...)
 	m := &Manager{cmd: exec.Command(binary, args...), ended: make(chan struct{}), changed: make(chan struct{})}
+	// What makes the control plane cheaper is not how a manager runs elsewhere.
+	m.cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "GOGC=") })
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	read, write, err := os.Pipe()
 	if err != nil {
