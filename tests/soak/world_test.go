@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,7 +96,9 @@ func (w *world) relabel(ctx context.Context, n int, to maintenance.Strategy, for
 }
 
 // power starts a VM that is off and stops one that is not, as its owner sees it: a write
-// that finds something else is decided about again.
+// that finds something else is decided about again, and one that is stopping is waited for.
+// Under RerunOnFailure KubeVirt takes a start that comes before it has noticed the stop for
+// none, and the end of the guest for the guest's own wish.
 func (w *world) power(ctx context.Context, n int) error {
 	for {
 		vm, err := w.c.KubeVirt.KubevirtV1().VirtualMachines(w.ns).Get(ctx, nameOf(n), metav1.GetOptions{})
@@ -104,6 +107,12 @@ func (w *world) power(ctx context.Context, n int) error {
 		}
 		to, off := virtv1.RunStrategyHalted, true
 		if isHalted(vm) {
+			if vm.Status.RunStrategy != virtv1.RunStrategyHalted {
+				if err := pause(ctx, 300*time.Millisecond); err != nil {
+					return err
+				}
+				continue
+			}
 			to, off = w.vms[n].run, false
 		}
 		err = w.patchVM(ctx, n, map[string]any{
