@@ -89,19 +89,10 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 	case s.Node == nil || s.Node.UID != record.NodeUID:
 		return forget(v, EventVMStaysOff, fmt.Sprintf("is off: its node %s was removed while in maintenance; start it with: virtctl start -n %s %s", record.Node, v.VM.Namespace, v.VM.Name))
 	}
-	point := record.Restart
-	if record.Source == maintenance.SourceLabel && point != maintenance.RestartNever {
-		strategy, _, _ := maintenance.StrategyOf(v.VM.Labels)
-		switch strategy {
-		case maintenance.StrategyRestartAfterEnable:
-			point = maintenance.RestartAfterEnable
-		case maintenance.StrategyRestartAfterDisable:
-			point = maintenance.RestartAfterDisable
-		default:
-			return forget(v, EventVMStaysOff, fmt.Sprintf("stays off: its label %s no longer asks for a restart", maintenance.LabelStrategy))
-		}
-	}
+	point := RestartOf(v.VM, record)
 	switch {
+	case point == maintenance.RestartNever && record.Restart != maintenance.RestartNever:
+		return forget(v, EventVMStaysOff, fmt.Sprintf("stays off: its label %s no longer asks for a restart", maintenance.LabelStrategy))
 	case point == maintenance.RestartNever && over:
 		return forget(v, "", "")
 	case point == maintenance.RestartNever:
@@ -117,6 +108,22 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 		return s.start(v)
 	}
 	return VMPlan{}
+}
+
+// RestartOf says when a VM that Drydock stopped is started again. What a stop by the label
+// asked for is asked of the label again, which may have changed since.
+func RestartOf(vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) maintenance.RestartPoint {
+	if record.Source != maintenance.SourceLabel || record.Restart == maintenance.RestartNever {
+		return record.Restart
+	}
+	switch strategy, _, _ := maintenance.StrategyOf(vm.Labels); strategy {
+	case maintenance.StrategyRestartAfterEnable:
+		return maintenance.RestartAfterEnable
+	case maintenance.StrategyRestartAfterDisable:
+		return maintenance.RestartAfterDisable
+	default:
+		return maintenance.RestartNever
+	}
 }
 
 func forget(v *StoppedVM, why EventReason, message string) VMPlan {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -10,8 +11,8 @@ import (
 	"github.com/drydock-dev/drydock/pkg/plan"
 )
 
-// Homes knows the VMs whose restart follows their node's maintenance, and the node that
-// each came from. It follows the VMs' events, since a look at the VM would come too late:
+// Homes knows the VMs that Drydock stopped and is to start again, and the node that each
+// came from. It follows the VMs' events, since a look at the VM would come too late:
 // its marker goes as soon as the new VMI exists, and the launcher pod is made after that.
 // What it has missed, as after a start of the process, costs a preference and no more.
 type Homes struct {
@@ -24,9 +25,26 @@ type Home struct {
 	// Node and UID are the node; a new one of the same name is not the VM's own.
 	Node string
 	UID  types.UID
+	// id is the maintenance, elsewhere that the VM may be started on another node before
+	// it is over.
+	id        string
+	elsewhere bool
 	// vm is the VM's UID, starting that Drydock has begun to start it.
 	vm       types.UID
 	starting bool
+}
+
+// calls reports that a VM that starts now is to come back to the node, as it is now: it
+// is the VM's own, and the VM waited until it was left. One that may run elsewhere has
+// been started there while its maintenance lasts, and comes back when that is over: the
+// node was left before it was empty, or no other one could take the VM.
+func (h Home) calls(node *corev1.Node) bool {
+	if node.UID != h.UID {
+		return false
+	}
+	record, err := maintenance.NodeRecordOf(node)
+	lasts := err != nil || record != nil && record.ID == h.id && node.Annotations[maintenance.AnnotationStatus] != ""
+	return !h.elsewhere || !lasts
 }
 
 // NewHomes returns an empty Homes.
@@ -55,7 +73,7 @@ func (h *Homes) Gone(vm *kubevirtv1.VirtualMachine) {
 	delete(h.byVM, types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name})
 }
 
-// Of returns the home of a VM, if it is to come back there.
+// Of returns the home of a VM, if it has one.
 func (h *Homes) Of(namespace, name string) (Home, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,11 +87,9 @@ func homeOf(vm *kubevirtv1.VirtualMachine) (Home, bool) {
 	if err != nil || record == nil || record.Node == "" || vm.Annotations[maintenance.AnnotationMarker] != record.Node {
 		return Home{}, false
 	}
-	afterDisable := record.Restart == maintenance.RestartAfterDisable
-	if record.Source == maintenance.SourceLabel {
-		// As it was decided about the start: the label may have changed since the stop.
-		strategy, _, _ := maintenance.StrategyOf(vm.Labels)
-		afterDisable = strategy == maintenance.StrategyRestartAfterDisable
-	}
-	return Home{Node: record.Node, UID: record.NodeUID, vm: vm.UID, starting: record.Starting}, afterDisable
+	point := plan.RestartOf(vm, record)
+	return Home{
+		Node: record.Node, UID: record.NodeUID, id: record.ID, elsewhere: point == maintenance.RestartAfterEnable,
+		vm: vm.UID, starting: record.Starting,
+	}, point != maintenance.RestartNever
 }

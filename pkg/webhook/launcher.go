@@ -62,7 +62,7 @@ func (l launcherMutator) review(request *admissionv1.AdmissionRequest) (verdict,
 		return verdict{}, nil
 	}
 	node, err := l.nodes.Get(home.Node)
-	if err != nil || node.UID != home.UID {
+	if err != nil || !home.calls(node) {
 		return verdict{}, nil //nolint:nilerr // The node is gone: there is nothing to prefer.
 	}
 	hostname := node.Labels[corev1.LabelHostname]

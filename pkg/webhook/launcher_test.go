@@ -35,6 +35,16 @@ func starting(vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) {
 	vm.Spec.RunStrategy, record.Starting = &always, true
 }
 
+func afterEnable(vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) {
+	vm.Labels[maintenance.LabelStrategy], record.Restart = string(maintenance.StrategyRestartAfterEnable), maintenance.RestartAfterEnable
+}
+
+// consented has a VM that its eviction strategy let be stopped, whatever its label.
+func consented(vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) {
+	vm.Labels[maintenance.LabelStrategy] = string(maintenance.StrategyMigrate)
+	record.Restart, record.Source = maintenance.RestartAfterEnable, maintenance.SourceEvictionStrategy
+}
+
 // forgotten is a VM that has lost its marker.
 func forgotten(vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachine {
 	vm = vm.DeepCopy()
@@ -61,8 +71,12 @@ func TestAVMIsAtHomeWhereItWasStopped(t *testing.T) {
 		"somebody else started it":     {history: []*kubevirtv1.VirtualMachine{stopped(), forgotten(stopped(starting))}},
 		"another VM has its name":      {history: []*kubevirtv1.VirtualMachine{stopped(starting), another}},
 		"nothing was seen of its stop": {history: []*kubevirtv1.VirtualMachine{forgotten(stopped(starting))}},
-		"it restarts elsewhere": {history: []*kubevirtv1.VirtualMachine{stopped(starting, func(vm *kubevirtv1.VirtualMachine, r *maintenance.VMRecord) {
-			vm.Labels[maintenance.LabelStrategy], r.Restart = string(maintenance.StrategyRestartAfterEnable), maintenance.RestartAfterEnable
+		"it may restart elsewhere":     {want: true, history: []*kubevirtv1.VirtualMachine{stopped(starting, afterEnable)}},
+		"its label asks for no restart any more": {history: []*kubevirtv1.VirtualMachine{stopped(func(vm *kubevirtv1.VirtualMachine, _ *maintenance.VMRecord) {
+			vm.Labels[maintenance.LabelStrategy] = string(maintenance.StrategyShutdown)
+		})}},
+		"it was stopped by force": {history: []*kubevirtv1.VirtualMachine{stopped(func(_ *kubevirtv1.VirtualMachine, r *maintenance.VMRecord) {
+			r.Restart, r.Source = maintenance.RestartNever, maintenance.SourceForce
 		})}},
 		"its label was changed to AfterDisable": {want: true, history: []*kubevirtv1.VirtualMachine{stopped(func(_ *kubevirtv1.VirtualMachine, r *maintenance.VMRecord) {
 			r.Restart = maintenance.RestartAfterEnable
@@ -93,6 +107,57 @@ func TestAVMIsAtHomeWhereItWasStopped(t *testing.T) {
 				t.Error("a VM that was deleted has a home")
 			}
 		})
+	}
+}
+
+// A VM comes back when its restart follows the node's leaving, whatever it had waited for.
+func TestAVMComesBackWhenItsNodeIsLeft(t *testing.T) {
+	at := func(id, status string) *corev1.Node {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{}}}
+		if id != "" {
+			node.Annotations[maintenance.AnnotationNodeRecord] = (&maintenance.NodeRecord{ID: id, Cordoned: true}).Encode()
+		}
+		if status != "" {
+			node.Annotations[maintenance.AnnotationStatus] = status
+		}
+		return node
+	}
+	unreadable := at("", maintenance.StatusRunning)
+	unreadable.Annotations[maintenance.AnnotationNodeRecord] = "{"
+	another := at("", "")
+	another.UID = "u2"
+	type change = func(*kubevirtv1.VirtualMachine, *maintenance.VMRecord)
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		// early are VMs that may be started before their node is left.
+		early, late bool
+	}{
+		"emptied":                            {node: at("m", maintenance.StatusRunning), late: true},
+		"emptied, beside Harvester":          {node: at("m", maintenance.StatusDraining), late: true},
+		"completed":                          {node: at("m", maintenance.StatusCompleted), late: true},
+		"being left":                         {node: at("m", ""), early: true, late: true},
+		"out of maintenance":                 {node: at("", ""), early: true, late: true},
+		"in the next maintenance":            {node: at("m2", maintenance.StatusRunning), early: true, late: true},
+		"in one of Harvester's":              {node: at("", maintenance.StatusRunning), early: true, late: true},
+		"with a record that nobody can read": {node: unreadable, late: true},
+		"a new one of its name":              {node: another},
+	} {
+		for kind, vm := range map[string]struct {
+			change change
+			want   bool
+		}{
+			"AfterEnable": {afterEnable, test.early}, "consent": {consented, test.early},
+			"AfterDisable": {func(*kubevirtv1.VirtualMachine, *maintenance.VMRecord) {}, test.late},
+		} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				homes := NewHomes()
+				homes.Observe(stopped(vm.change, starting))
+				home, ok := homes.Of("ns", "a")
+				if got := ok && home.calls(test.node); got != vm.want {
+					t.Errorf("it comes back: %t, want %t", got, vm.want)
+				}
+			})
+		}
 	}
 }
 

@@ -2,6 +2,9 @@ package admission
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,12 +22,12 @@ const virtHalted = virtv1.RunStrategyHalted
 
 // guest is a VM that runs on the first host of a pool of two, although it likes the
 // other one better.
-func guest(t *testing.T, c *cluster.Cluster, namespace string, pool *cluster.Pool) *virtv1.VirtualMachine {
+func guest(t *testing.T, c *cluster.Cluster, namespace string, pool *cluster.Pool, strategy maintenance.Strategy) *virtv1.VirtualMachine {
 	t.Helper()
 	if err := patchNode(t.Context(), c, pool.Host(1), cordon); err != nil {
 		t.Fatal(err)
 	}
-	vm := c.VM(namespace, "a").PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyLiveMigrate).Strategy("ShutdownAndRestartAfterDisable").Change(func(vm *virtv1.VirtualMachine) {
+	vm := c.VM(namespace, "a").PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyLiveMigrate).Strategy(string(strategy)).Change(func(vm *virtv1.VirtualMachine) {
 		vm.Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{{
 			Weight: 30, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{pool.Host(1)}}}},
 		}}
@@ -46,14 +49,69 @@ func TestAVMComesBackToItsOwnNode(t *testing.T) {
 	t.Parallel()
 	c := admitted(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
-	before := guest(t, c, ns, pool)
+	before := guest(t, c, ns, pool, maintenance.StrategyRestartAfterDisable)
 	maintained(t, c, pool.Host(0))
 	operator.Leave(t, c, pool.Host(0))
 	operator.AwaitRunningOn(t, c, ns, "a", pool.Host(0))
 	withoutTrace(t, c, pool.Host(0), before)
-	preferred := launcherOf(t, c, ns, "a").Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-	if len(preferred) != 2 || preferred[0].Weight != 30 || preferred[1].Weight != 100 {
-		t.Errorf("the pod prefers %+v: what it had must be kept", preferred)
+	// What the pod had is kept.
+	if got := preferences(t, c, ns, "a"); !slices.Equal(got, []int32{30, 100}) {
+		t.Errorf("the pod prefers with the weights %v", got)
+	}
+}
+
+// preferences are the weights of what a VM's launcher prefers.
+func preferences(t *testing.T, c *cluster.Cluster, namespace, name string) []int32 {
+	t.Helper()
+	var weights []int32
+	for _, term := range launcherOf(t, c, namespace, name).Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		weights = append(weights, term.Weight)
+	}
+	return weights
+}
+
+// A VM that may run elsewhere meanwhile comes back when it could not, and only then. That
+// it waits is told in each maintenance.
+func TestAVMThatNoOtherNodeTookComesBackToItsOwnNode(t *testing.T) {
+	t.Parallel()
+	c := admitted(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host, other := pool.Host(0), pool.Host(1)
+	guest(t, c, ns, pool, maintenance.StrategyRestartAfterEnable)
+	if err := patchNode(t.Context(), c, other, cordon); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		maintained(t, c, host)
+		operator.AwaitMessage(t, c, host, ns+"/a (no other node can host it; it is started on leaving)")
+		c.Eventually(t, "the wait is told once more", func(context.Context) error {
+			told := int32(0)
+			for _, event := range c.Events(t, "VirtualMachine", ns, "a") {
+				if event.Reason == "MaintenanceStartWaiting" && strings.Contains(event.Message, "no other node can host it") {
+					told += max(1, event.Count)
+				}
+			}
+			if told != int32(n+1) {
+				return fmt.Errorf("it was told %d times in %d maintenances", told, n+1)
+			}
+			return nil
+		})
+		if n == 0 {
+			operator.Leave(t, c, host)
+			operator.AwaitOut(t, c, host)
+			operator.AwaitRunningOn(t, c, ns, "a", host)
+			operator.AwaitForgotten(t, c, ns, "a")
+			if got := preferences(t, c, ns, "a"); !slices.Equal(got, []int32{30, 100}) {
+				t.Errorf("started on leaving, the pod prefers with the weights %v", got)
+			}
+		}
+	}
+	if err := patchNode(t.Context(), c, other, uncordon); err != nil {
+		t.Fatal(err)
+	}
+	operator.AwaitRunningOn(t, c, ns, "a", other)
+	if got := preferences(t, c, ns, "a"); !slices.Equal(got, []int32{30}) {
+		t.Errorf("started elsewhere, the pod prefers with the weights %v", got)
 	}
 }
 
@@ -61,7 +119,7 @@ func TestAVMComesBackElsewhereWhenItsNodeTakesNothing(t *testing.T) {
 	t.Parallel()
 	c := admitted(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
-	before := guest(t, c, ns, pool)
+	before := guest(t, c, ns, pool, maintenance.StrategyRestartAfterDisable)
 	maintained(t, c, pool.Host(0))
 	if err := patchNode(t.Context(), c, pool.Host(0), `{"spec":{"taints":[{"key":"test.drydock.dev/closed","effect":"NoSchedule"}]}}`); err != nil {
 		t.Fatal(err)
@@ -95,7 +153,7 @@ func TestStartedAndStoppedInMaintenanceAVMStaysOff(t *testing.T) {
 	t.Parallel()
 	c := admitted(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
-	guest(t, c, ns, pool)
+	guest(t, c, ns, pool, maintenance.StrategyRestartAfterDisable)
 	maintained(t, c, pool.Host(0))
 	client := c.KubeVirt.KubevirtV1().VirtualMachines(ns)
 	if vm := operator.GetVM(t, c, ns, "a"); operator.Marker(vm) != pool.Host(0) {
