@@ -202,6 +202,26 @@ func TestStorageOfOthers(t *testing.T) {
 	}
 }
 
+// Kubernetes' own taints follow what a node says of itself, a moment later: a node that
+// has just been left, or has just come back, takes VMs all the same.
+func TestATaintThatLagsBehindItsNodeKeepsNoVMAway(t *testing.T) {
+	for key, refused := range map[string]bool{
+		corev1.TaintNodeUnschedulable: false, corev1.TaintNodeNotReady: false, corev1.TaintNodeUnreachable: false,
+		corev1.TaintNodeMemoryPressure: true, "example.com/reserved": true,
+	} {
+		w := cluster(0, 2, false)
+		w.addVM("a", "w1", "", "Always")
+		w.nodes["w2"].Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+		findings, _, err := Check(w.snapshot("w1"), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(refusals(findings)) > 0; got != refused {
+			t.Errorf("with taint %s on the only other node it is refused: %t, want %t: %+v", key, got, refused, findings)
+		}
+	}
+}
+
 // Of two nodes that drain one after the other, the second must not be the only place for
 // a VM of the first.
 func TestAVMOfAnotherDrainingNodeIsNotStranded(t *testing.T) {

@@ -113,6 +113,12 @@ func (p placement) hosts(node *corev1.Node) bool {
 		return false
 	}
 	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, p.pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		switch t.Key {
+		case corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
+			// They follow, a moment later, what the caller has read from the node itself: of two
+			// nodes that are taken one right after the other, the first still has its own.
+			return false
+		}
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 	}, false)
 	return !untolerated
