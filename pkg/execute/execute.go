@@ -138,26 +138,32 @@ func (e *Executor) tellLeft(ctx context.Context, node *corev1.Node, p *plan.Plan
 	if p.Face.Phase != maintenance.PhaseNone || left == nil {
 		return
 	}
+	var leaving []plan.Event
 	for _, event := range p.Events {
 		if ofPhase(event) {
 			e.logNode(node, event)
-			e.tellTransition(ctx, node, maintenance.PhaseNone, left.LastTransitionTime.Time, now, event)
+			leaving = append(leaving, event)
 		}
 	}
+	e.tellTransition(ctx, node, maintenance.PhaseNone, left.LastTransitionTime.Time, now, leaving...)
 }
 
 // tellRest tells the plan's events after its face, if any, was written at a time. The one that
 // stands for a change of phase is told under a name that a successor finds.
 func (e *Executor) tellRest(ctx context.Context, node *corev1.Node, p *plan.Plan, now time.Time) {
 	changes := p.Face != nil && p.Face.Phase != maintenance.PhaseOf(node)
+	var changed []plan.Event
 	for _, event := range p.Events {
 		switch {
 		case !changes || !ofPhase(event):
 			e.Tell(node, event)
 		case p.Face.Phase != maintenance.PhaseNone:
 			e.logNode(node, event)
-			e.tellTransition(ctx, node, p.Face.Phase, now, now, event)
+			changed = append(changed, event)
 		}
+	}
+	if len(changed) > 0 {
+		e.tellTransition(ctx, node, p.Face.Phase, now, now, changed...)
 	}
 }
 

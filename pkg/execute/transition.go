@@ -43,12 +43,18 @@ func transitionEvent(node *corev1.Node, phase maintenance.Phase, since, at time.
 	}
 }
 
-// tellTransition writes the Event of a transition once. That it cannot be written is
-// logged: nobody waits for it.
-func (e *Executor) tellTransition(ctx context.Context, node *corev1.Node, phase maintenance.Phase, since, at time.Time, event plan.Event) {
-	_, err := e.transitions.Create(ctx, transitionEvent(node, phase, since, at, event), metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		e.log.WithError(err).WithField("node", node.Name).Warnf("event %s was not written", event.Reason)
+// tellTransition writes the Events of a transition, each once; a successor knows of the
+// first alone. That one cannot be written is logged: nobody waits for it.
+func (e *Executor) tellTransition(ctx context.Context, node *corev1.Node, phase maintenance.Phase, since, at time.Time, events ...plan.Event) {
+	for n, event := range events {
+		told := transitionEvent(node, phase, since, at, event)
+		if n > 0 {
+			told.Name = fmt.Sprintf("%s-%d", told.Name, n)
+		}
+		_, err := e.transitions.Create(ctx, told, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			e.log.WithError(err).WithField("node", node.Name).Warnf("event %s was not written", event.Reason)
+		}
 	}
 }
 

@@ -80,19 +80,21 @@ func TestLeavingIsToldOnceBeforeItIsWritten(t *testing.T) {
 	e := &Executor{nodes: refusing{}, transitions: events, clock: clock, log: log, memory: NewMemory()}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1", UID: "u", Annotations: map[string]string{maintenance.AnnotationNodeRecord: "{}"}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: maintenance.ConditionType, Reason: string(maintenance.PhaseCompleted), LastTransitionTime: metav1.NewTime(at)}}
-	p := &plan.Plan{Face: &plan.Face{Consume: true}, Events: []plan.Event{{Reason: plan.EventLeft, Message: "left"}}}
+	p := &plan.Plan{Face: &plan.Face{Consume: true}, Events: []plan.Event{{Reason: plan.EventLeft, Message: "left"}, {Reason: plan.EventDropped, Message: "dropped", Warning: true}}}
 	for range 2 {
 		if _, err := e.Node(t.Context(), node, p); err == nil {
 			t.Fatal("the write is not refused")
 		}
 	}
-	if len(events) != 1 {
-		t.Errorf("%d events, want one", len(events))
-	}
+	told := map[string]bool{}
 	for _, event := range events {
-		if event.Reason != string(plan.EventLeft) || !event.FirstTimestamp.Time.Equal(clock.Now()) {
+		told[event.Reason] = true
+		if !event.FirstTimestamp.Time.Equal(clock.Now()) {
 			t.Errorf("event %+v", event)
 		}
+	}
+	if len(events) != 2 || !told[string(plan.EventLeft)] || !told[string(plan.EventDropped)] {
+		t.Errorf("%d events, want one of each: %v", len(events), told)
 	}
 }
 

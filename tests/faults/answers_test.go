@@ -11,15 +11,17 @@ import (
 	"github.com/drydock-dev/drydock/tests/manager"
 )
 
+// status answers with a Kubernetes status instead of forwarding.
+func status(code int, reason string) func(http.ResponseWriter, *http.Request, http.Handler) {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"injected"}`, code, reason)
+	}
+}
+
 // The first try of each write is answered badly, the second is let pass.
 func TestEveryWriteAnsweredBadlyOnce(t *testing.T) {
-	status := func(code int, reason string) func(http.ResponseWriter, *http.Request, http.Handler) {
-		return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"injected"}`, code, reason)
-		}
-	}
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, http.Handler){
 		"409": status(http.StatusConflict, "Conflict"),
 		"429": status(http.StatusTooManyRequests, "TooManyRequests"),
