@@ -112,6 +112,11 @@ var stories = []story{
 	},
 	{alert: "DrydockIdle", name: "idle for an hour", quiet: 59, fires: 61, says: "Drydock is idle", labels: map[string]string{}, series: []string{`drydock_idle{pod="a"} 1x80`, `drydock_idle{pod="b"} 0x80`}},
 	{
+		alert: "DrydockRequestsReachHarvester", name: "one of two replicas is not trusted", quiet: 4, fires: 6, says: "Requests for maintenance reach Harvester", labels: map[string]string{},
+		series: []string{`drydock_requests_reach_harvester{pod="a"} 0x10`, `drydock_requests_reach_harvester{pod="b"} 1x10`},
+	},
+	{alert: "DrydockRequestsReachHarvester", name: "an installation that begins", quiet: 9, series: []string{`drydock_requests_reach_harvester 1x2 0x10`}},
+	{
 		alert: "DrydockCertificateExpiring", name: "a week left", quiet: 14, fires: 30, says: "The certificate serving of Drydock ends in 6d", labels: map[string]string{"certificate": "serving"},
 		series: []string{`drydock_certificate_expiry_timestamp_seconds{certificate="serving",pod="a"} 604000x40`, `drydock_certificate_expiry_timestamp_seconds{certificate="serving",pod="b"} 9000000x40`},
 	},

@@ -72,6 +72,16 @@ func (m *manager) besideHarvester(ctx context.Context, events record.EventRecord
 		g.mu.Unlock()
 		g.look()
 	}
+	if m.options.Harvester == HarvesterTakeover {
+		lead, err := m.watchTakeover(ctx, events, g.lease)
+		if err != nil {
+			return nil, err
+		}
+		return func() error {
+			lead()
+			return g.lead()
+		}, nil
+	}
 	return g.lead, nil
 }
 

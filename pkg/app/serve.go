@@ -17,6 +17,7 @@ type readiness struct {
 	mu      sync.Mutex
 	waiting string
 	detail  string
+	warning string
 	others  []func() string
 }
 
@@ -50,9 +51,16 @@ func (r *readiness) noted() string {
 	return r.detail
 }
 
+// warn adds another line to that answer, "" for none.
+func (r *readiness) warn(warning string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.warning = warning
+}
+
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
-	waiting, detail, others := r.waiting, r.detail, r.others
+	waiting, lines, others := r.waiting, []string{"ok", r.detail, r.warning}, r.others
 	r.mu.Unlock()
 	for _, other := range others {
 		if waiting == "" {
@@ -63,9 +71,10 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "waiting for "+waiting, http.StatusServiceUnavailable)
 		return
 	}
-	fmt.Fprintln(w, "ok")
-	if detail != "" {
-		fmt.Fprintln(w, detail)
+	for _, line := range lines {
+		if line != "" {
+			fmt.Fprintln(w, line)
+		}
 	}
 }
 

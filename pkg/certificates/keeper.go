@@ -55,6 +55,8 @@ type Keeper struct {
 	validating admissionlisters.ValidatingWebhookConfigurationLister
 
 	served atomic.Pointer[served]
+	// onServed is called when another certificate is presented.
+	onServed atomic.Pointer[func()]
 	// The rest belongs to the one worker.
 	memory   known
 	reported []string

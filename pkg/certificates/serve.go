@@ -2,6 +2,7 @@ package certificates
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"time"
@@ -21,6 +22,9 @@ func (k *Keeper) serve(p *pair) error {
 	k.served.Store(&served{certificate: certificate, pair: p})
 	k.log.WithField("until", p.cert.NotAfter.Format(time.RFC3339)).WithField("issuer", p.cert.Issuer.CommonName).
 		WithField("serial", p.cert.SerialNumber.String()).Info("the serving certificate is loaded")
+	if changed := k.onServed.Load(); changed != nil {
+		(*changed)()
+	}
 	return nil
 }
 
@@ -44,6 +48,27 @@ func (k *Keeper) Waiting() string {
 		return ""
 	}
 	return fmt.Sprintf("the serving certificate (Secret %s/%s)", k.options.Namespace, k.options.Secret)
+}
+
+// OnServed has changed called, which must not block, when another certificate is presented.
+func (k *Keeper) OnServed(changed func()) { k.onServed.Store(&changed) }
+
+// TrustedBy reports that whoever is given a bundle trusts the certificate that is
+// presented, with the chain that comes with it.
+func (k *Keeper) TrustedBy(bundle []byte) bool {
+	present := k.served.Load()
+	if present == nil {
+		return false
+	}
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	for _, der := range present.certificate.Certificate[1:] {
+		if link, err := x509.ParseCertificate(der); err == nil {
+			intermediates.AddCert(link)
+		}
+	}
+	_, err := present.pair.cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: k.options.Clock.Now()})
+	return err == nil
 }
 
 // NotAfter is when the certificate that is presented ends, the zero time while there is

@@ -32,7 +32,7 @@ type Metrics struct {
 
 // counters are the series that this process adds to.
 type counters struct {
-	leader, idle                                                prometheus.Gauge
+	leader, idle, passedBy                                      prometheus.Gauge
 	requests, refused, evictions, handled, clientRequests, sync *prometheus.CounterVec
 	drains, phases, migrations, stops, clientLatency, webhook   *prometheus.HistogramVec
 }
@@ -53,6 +53,7 @@ func New(version string, clock clock.PassiveClock) *Metrics {
 	}
 	m.leader = m.gauge("drydock_leader", "1 while this replica is the one that acts.")
 	m.idle = m.gauge("drydock_idle", "1 while nothing is done because Harvester's own controllers run, see --harvester.")
+	m.passedBy = m.gauge("drydock_requests_reach_harvester", "1 while new requests for maintenance reach Harvester's controllers in spite of --harvester=takeover, since the webhook that renames them is not registered, or not trusted.")
 	m.requests = m.counter("drydock_maintenance_requests_total", "Requests for maintenance that were decided about, by outcome.", "outcome")
 	m.refused = m.counter("drydock_maintenance_requests_refused_total", "Refused requests, once for each pre-check that refused.", "check")
 	m.evictions = m.counter("drydock_evictions_total", "Evictions that were asked for, by kind of pod and by the answer's HTTP status. KubeVirt answers 429 when it will migrate a VM.", "kind", "code")
@@ -107,6 +108,10 @@ func (m *Metrics) Leading(leading bool) {
 
 // Idle says whether nothing is done because Harvester's own controllers run.
 func (m *Metrics) Idle(idle bool) { m.idle.Set(value(idle)) }
+
+// PassedBy says whether new requests reach Harvester's controllers although Drydock is to
+// serve them.
+func (m *Metrics) PassedBy(passedBy bool) { m.passedBy.Set(value(passedBy)) }
 
 // LabelWritten counts a write of the label synchronisation.
 func (m *Metrics) LabelWritten(kind string, err error) {

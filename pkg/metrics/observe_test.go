@@ -205,12 +205,14 @@ func TestLeadingAndIdleAreGauges(t *testing.T) {
 	m, _ := at(noon)
 	m.Leading(true)
 	m.Idle(true)
-	if testutil.ToFloat64(m.leader) != 1 || testutil.ToFloat64(m.idle) != 1 {
-		t.Error("neither leads nor is idle")
+	m.PassedBy(true)
+	if testutil.ToFloat64(m.leader) != 1 || testutil.ToFloat64(m.idle) != 1 || testutil.ToFloat64(m.passedBy) != 1 {
+		t.Error("does not lead, is not idle, or is not passed by")
 	}
 	m.Leading(false)
 	m.Idle(false)
-	if testutil.ToFloat64(m.leader) != 0 || testutil.ToFloat64(m.idle) != 0 {
-		t.Error("still leads or is idle")
+	m.PassedBy(false)
+	if testutil.ToFloat64(m.leader) != 0 || testutil.ToFloat64(m.idle) != 0 || testutil.ToFloat64(m.passedBy) != 0 {
+		t.Error("still leads, is idle, or is passed by")
 	}
 }

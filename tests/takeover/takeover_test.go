@@ -145,6 +145,40 @@ func TestDrydockServesTheRequestInstead(t *testing.T) {
 			}
 		}
 	})
+	t.Run("refused, then forced", func(t *testing.T) { refusedThenForced(t, c) })
+}
+
+// refusedThenForced asks for a host with a VM that cannot move. Harvester would have drained
+// it; it is refused, and Harvester sees neither that request nor the one with force.
+func refusedThenForced(t *testing.T, c *cluster.Cluster) {
+	h, _ := start(t, c, 0)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	operator.Create(t, operator.Movable(c, ns, "stuck", pool).Annotate("sim.drydock.dev/not-live-migratable", "HostDeviceNotLiveMigratable: a device"))
+	history := c.RecordNode(t, host)
+	operator.Request(t, c, host)
+	refused := operator.AwaitMessage(t, c, host, "refused", ns+"/stuck cannot be live-migrated")
+	if maintenance.Takeover.Engaged(refused) || maintenance.Takeover.Request(refused).Present || refused.Spec.Unschedulable {
+		t.Errorf("the request was refused, and the node shows %v", refused.Annotations)
+	}
+	operator.Force(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	c.AwaitNoVMI(t, ns, "stuck")
+	h.disable(t, host)
+	awaitFree(t, c, host)
+	if vm := operator.AwaitForgotten(t, c, ns, "stuck"); *vm.Spec.RunStrategy != virtv1.RunStrategyHalted {
+		t.Errorf("stopped by force, the VM has run strategy %s", *vm.Spec.RunStrategy)
+	}
+	for _, node := range history.Versions() {
+		for _, key := range []string{maintenance.AnnotationRequested, maintenance.AnnotationForced} {
+			if _, ok := node.Annotations[key]; ok {
+				t.Errorf("Harvester saw %v", node.Annotations)
+			}
+		}
+	}
+	if served := h.drained(); len(served) > 0 {
+		t.Errorf("Harvester served requests for %v", served)
+	}
 }
 
 // Harvester's front-end offers Disable while the node is draining, for the first time.
