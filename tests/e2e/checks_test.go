@@ -96,19 +96,21 @@ func TestAVMWhoseCPUExistsNowhereElseIsFoundBeforehand(t *testing.T) {
 	awaitRefusal(t, c, host, "VM "+ns+"/a no other ready")
 }
 
-// Memory is no pre-check, since only the scheduler knows: its reason is shown.
+// Memory refuses nothing, since only the scheduler knows: it is warned of, and the
+// scheduler's reason is shown.
 func TestAVMThatFitsNowhereElseIsNamedWithTheSchedulersReason(t *testing.T) {
 	t.Parallel()
 	c := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
-	operator.Annotate(t, c, pool.Host(1), map[string]string{"sim.drydock.dev/memory": "40Gi"})
-	c.AwaitNode(t, pool.Host(1), "is small", func(n *corev1.Node) bool { return n.Status.Allocatable.Memory().Value() <= 40<<30 })
+	operator.Annotate(t, c, host, map[string]string{"sim.drydock.dev/memory": "64Ti"})
+	c.AwaitNode(t, host, "is huge", func(n *corev1.Node) bool { return n.Status.Allocatable.Memory().Value() > 60<<40 })
 	operator.Create(t, operator.Movable(c, ns, "b", pool).Change(func(vm *virtv1.VirtualMachine) {
-		vm.Spec.Template.Spec.Domain.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("60Gi")
+		vm.Spec.Template.Spec.Domain.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("40Ti")
 	}))
 	history := c.RecordVM(t, ns, "b")
 	operator.Request(t, c, host)
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceDraining", "warning: the virtual machines to move request", "of memory, the remaining nodes have")
 	awaitStuck(t, c, ns, "b", host)
 	operator.Leave(t, c, host)
 	operator.AwaitOut(t, c, host)

@@ -114,6 +114,14 @@ func TestALabelOfARunningVMReachesVMIAndLauncher(t *testing.T) {
 		awaitVMILabels(t, c, ns, "a", want)
 		awaitPodLabels(t, c, ns, launcher, want)
 	}
+	// A label that the flag lists reaches the VMI and, without the prefix, no further.
+	for _, value := range []string{"x", ""} {
+		labels(t, map[string]string{listed: value}, func(ctx context.Context, raw []byte) error {
+			_, err := c.KubeVirt.KubevirtV1().VirtualMachines(ns).Patch(ctx, "a", types.MergePatchType, raw, metav1.PatchOptions{})
+			return err
+		})
+		awaitVMILabels(t, c, ns, "a", map[string]string{listed: value})
+	}
 	// Any label with the prefix that is put on the VMI reaches the pod and, since
 	// Drydock had copied it, leaves it again.
 	labelVMI(t, c, ns, "a", map[string]string{tier: "gold"})
@@ -122,7 +130,7 @@ func TestALabelOfARunningVMReachesVMIAndLauncher(t *testing.T) {
 	pod := awaitPodLabels(t, c, ns, launcher, map[string]string{tier: "", maintenance.LabelStrategy: "ShutdownAndRestartAfterEnable"})
 
 	if wrong := differs(pod, map[string]string{
-		"harvesterhci.io/foreign": "x", "example.com/pod": "y", "example.com/team": "", "app": "",
+		"harvesterhci.io/foreign": "x", "example.com/pod": "y", "example.com/team": "", "app": "", listed: "",
 		"kubevirt.io": "virt-launcher", virtv1.CreatedByLabel: before.Labels[virtv1.CreatedByLabel], virtv1.NodeNameLabel: before.Labels[virtv1.NodeNameLabel],
 	}); wrong != "" {
 		t.Errorf("labels of others on the pod: %s", wrong)
@@ -138,8 +146,8 @@ func TestALabelOfARunningVMReachesVMIAndLauncher(t *testing.T) {
 	counts := copies(t, mark, ns)
 	// Of the last step the pod may have heard twice: that the VMI's label was changed, and
 	// that it was put back.
-	if n := counts["virtualmachineinstances/a"]; n != len(steps)+1 {
-		t.Errorf("the VMI was written %d times for %d changes: %v", n, len(steps)+1, counts)
+	if n := counts["virtualmachineinstances/a"]; n != len(steps)+2+1 {
+		t.Errorf("the VMI was written %d times for %d changes: %v", n, len(steps)+2+1, counts)
 	}
 	if n := counts["pods/"+launcher]; n < len(steps)+2 || n > len(steps)+3 {
 		t.Errorf("the pod was written %d times for %d changes: %v", n, len(steps)+2, counts)

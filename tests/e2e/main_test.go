@@ -24,7 +24,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var shared manager.Shared
+// shared is told of a label that is copied beside the strategy.
+var shared = manager.Shared{Flags: []string{"--label-sync-keys", listed}}
+
+const listed = "test.drydock.dev/listed"
 
 // drydock returns the cluster with the manager running on it.
 func drydock(t *testing.T) *cluster.Cluster {

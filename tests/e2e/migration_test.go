@@ -85,6 +85,12 @@ func TestVMsThatWaitForASlotAreToldAndByWhomItIsHeld(t *testing.T) {
 			t.Errorf("the report does not name %s: %s", name, node.Annotations[maintenance.AnnotationProgress])
 		}
 	}
+	// The only other place for them must stay; the refusal is dismissed by its annotation.
+	operator.Request(t, c, other)
+	awaitRefused(t, c, other, "VM "+ns+"/a is leaving node "+host+", which is being drained, and could go nowhere but here")
+	operator.Annotate(t, c, other, map[string]string{maintenance.AnnotationClear: "true"})
+	operator.AwaitOut(t, c, other)
+	operator.AwaitEvent(t, c, "Node", "", other, "MaintenanceCleared")
 	// The obstacle goes away: all of them follow.
 	for _, name := range []string{"a", "b"} {
 		operator.AnnotateVMI(t, c, ns, name, map[string]string{migrationSeconds: "0.2"})

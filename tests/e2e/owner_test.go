@@ -93,7 +93,8 @@ func TestALabelChangedAfterTheStopCanTakeTheRestartBack(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
 	changes := map[string]string{"shutdown": "Shutdown", "migrate": "Migrate", "removed": "", "unknown": "Whatever"}
-	vms := []*cluster.VM{operator.Movable(c, ns, "enable", pool).Strategy("ShutdownAndRestartAfterDisable"), operator.Movable(c, ns, "kept", pool).Strategy("ShutdownAndRestartAfterDisable")}
+	// Whose marker is taken away by hand loses the restart as well.
+	vms := []*cluster.VM{operator.Movable(c, ns, "unmarked", pool).Strategy("ShutdownAndRestartAfterDisable"), operator.Movable(c, ns, "enable", pool).Strategy("ShutdownAndRestartAfterDisable"), operator.Movable(c, ns, "kept", pool).Strategy("ShutdownAndRestartAfterDisable")}
 	for name := range changes {
 		vms = append(vms, operator.Movable(c, ns, name, pool).Strategy("ShutdownAndRestartAfterDisable"))
 	}
@@ -105,6 +106,8 @@ func TestALabelChangedAfterTheStopCanTakeTheRestartBack(t *testing.T) {
 		operator.Relabel(t, c, ns, name, strategy)
 	}
 	operator.Relabel(t, c, ns, "enable", "ShutdownAndRestartAfterEnable")
+	operator.PatchVM(t, c, ns, "unmarked", map[string]any{"metadata": map[string]any{"annotations": map[string]any{maintenance.AnnotationMarker: nil}}})
+	changes["unmarked"] = "ShutdownAndRestartAfterDisable"
 	for name := range changes {
 		if vm := operator.AwaitForgotten(t, c, ns, name); !halted(vm) {
 			t.Errorf("%s: %s", name, brief(vm))

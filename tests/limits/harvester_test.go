@@ -77,7 +77,7 @@ func upgrade(t *testing.T, c *cluster.Cluster, name string) (end func()) {
 // name, also under force, and what it has done to another node is left alone. Harvester's
 // arrival is noticed without a restart.
 func TestARequestIsRefusedWhileHarvesterIsBeingUpgraded(t *testing.T) {
-	c, _ := drydock(t)
+	c, m := drydock(t)
 	ns, pool := c.Namespace(t), c.Pool(t, 3)
 	host, drained := pool.Host(0), pool.Host(1)
 	// Harvester writes this into every VM, where it is no consent to an interruption.
@@ -131,4 +131,10 @@ func TestARequestIsRefusedWhileHarvesterIsBeingUpgraded(t *testing.T) {
 		}
 		return nil
 	})
+	// Where nobody but owners writes it, a flag says that it is one.
+	m.flags = []string{"--live-migrate-if-possible-consents", "yes"}
+	m.succeed(t, c)
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitRunningOn(t, c, ns, "possible", pool.Host(2))
 }

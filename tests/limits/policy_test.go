@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/manager"
@@ -15,18 +16,21 @@ import (
 
 // Case 14, as the newer proposal has it: force only widens what may be stopped.
 func TestForceHonoursTheStrategyWhereThePolicySaysSo(t *testing.T) {
-	c, m := drydock(t, "--force-policy", "honor-strategy")
+	c, m := drydock(t, "--force-policy", "honor-strategy", "--live-migrate-if-possible-consents", "no")
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host, other := pool.Host(0), pool.Host(1)
 	const stays = "sim.drydock.dev/not-live-migratable"
 	operator.Create(t,
 		operator.Movable(c, ns, "a", pool).Strategy("ShutdownAndRestartAfterDisable").Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
 		operator.Movable(c, ns, "b", pool).Strategy("ShutdownAndRestartAfterEnable"),
-		operator.Movable(c, ns, "c", pool).Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
+		operator.Movable(c, ns, "c", pool).EvictionStrategy(virtv1.EvictionStrategyLiveMigrateIfPossible).Annotate(stays, "HostDeviceNotLiveMigratable: a device"),
 		operator.Movable(c, ns, "d", pool))
 	before := c.RecordVMI(t, ns, "d")
 
-	operator.Annotate(t, c, host, map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationForced: "true"})
+	// By the other flag c's eviction strategy is no consent.
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "refused", ns+"/c cannot be live-migrated")
+	operator.Force(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	if a := operator.GetVM(t, c, ns, "a"); operator.Marker(a) != host || !halted(a) {
 		t.Errorf("a has marker %q, want it stopped with %q", operator.Marker(a), host)

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/harvester"
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -80,6 +81,30 @@ func TestItStaysIdleBesideHarvester(t *testing.T) {
 	operator.Leave(t, c, pool.Host(0))
 	operator.AwaitOut(t, c, pool.Host(0))
 
-	harvesterRuns(t, c)
+	// Harvester returns in the middle of a drain. Drydock leaves everything as it is, and
+	// goes on once it is alone again.
+	operator.AnnotateVMI(t, c, ns, "meanwhile", map[string]string{"sim.drydock.dev/migration-seconds": "never"})
+	host := operator.AwaitRunningOn(t, c, ns, "meanwhile", pool.Hosts...).Status.NodeName
+	operator.Request(t, c, host)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseEvacuating)
+	gone = harvesterRuns(t, c)
 	says(2+1, idle)
+	operator.AnnotateVMI(t, c, ns, "meanwhile", map[string]string{"sim.drydock.dev/migration-seconds": "0.1"})
+	c.AwaitVMI(t, ns, "meanwhile", "it has moved", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.NodeName != host })
+	operator.Create(t, operator.Movable(c, ns, "later", pool).On(otherOf(pool, host)))
+	if node := operator.AwaitPhase(t, c, host, maintenance.PhaseEvacuating); !maintenance.Engaged(node) || !node.Spec.Unschedulable {
+		t.Errorf("the drain was not left as it was: %v", node.Annotations)
+	}
+	gone()
+	says(2, working)
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+}
+
+func otherOf(pool *cluster.Pool, host string) string {
+	if pool.Host(0) == host {
+		return pool.Host(1)
+	}
+	return pool.Host(0)
 }
