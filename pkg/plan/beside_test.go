@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -142,6 +144,57 @@ func TestAHaltedVMWithoutItsMarkerStaysOff(t *testing.T) {
 	p, err := DecideVM(w.snapshot("w1"), &StoppedVM{VM: vm, Record: record})
 	if err != nil || act[Forget](&Plan{Actions: p.Actions}) != 1 || act[Start](&Plan{Actions: p.Actions}) != 0 {
 		t.Errorf("want it forgotten and not started: %+v, %v", p, err)
+	}
+}
+
+// KubeVirt serves what is left of a start request on a VM that Drydock has halted: that is
+// nobody's wish, and the VM is halted again. A person's paused start comes the same way, and
+// shows in the request and, once that is served, in the new VMI.
+func TestWhoStartedAVMThroughARequestIsToldApart(t *testing.T) {
+	paused := kubevirtv1.StartStrategyPaused
+	request := func(data map[string]string) func(*StoppedVM) {
+		return func(v *StoppedVM) {
+			v.VM.Status.StateChangeRequests = []kubevirtv1.VirtualMachineStateChangeRequest{{Action: kubevirtv1.StartRequest, Data: data}}
+		}
+	}
+	vmi := func(uid types.UID, start *kubevirtv1.StartStrategy) func(*StoppedVM) {
+		return func(v *StoppedVM) {
+			v.VMI = &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: kubevirtv1.VirtualMachineInstanceSpec{StartStrategy: start}}
+		}
+	}
+	template := func(v *StoppedVM) { v.VM.Spec.Template.Spec.StartStrategy = &paused }
+	for name, test := range map[string]struct {
+		change        []func(*StoppedVM)
+		halts, forgot bool
+	}{
+		"a request":                                 {change: []func(*StoppedVM){request(nil)}},
+		"a request and the VMI that it made":        {change: []func(*StoppedVM){request(nil), vmi("new", nil)}},
+		"served, and the VMI does not show yet":     {},
+		"served, and the old VMI still shows":       {change: []func(*StoppedVM){vmi("old", nil)}},
+		"served":                                    {change: []func(*StoppedVM){vmi("new", nil)}, halts: true},
+		"served, of a VM that always starts paused": {change: []func(*StoppedVM){template, vmi("new", &paused)}, halts: true},
+		"paused":             {change: []func(*StoppedVM){request(map[string]string{kubevirtv1.StartRequestDataPausedKey: kubevirtv1.StartRequestDataPausedTrue})}, forgot: true},
+		"paused, and served": {change: []func(*StoppedVM){vmi("new", &paused)}, forgot: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(3, 1, false)
+			node := ask(w)
+			vm := w.addVM("a", "w1", "ShutdownAndRestartAfterDisable", kubevirtv1.RunStrategyAlways)
+			vm.Annotations[maintenance.AnnotationMarker] = "w1"
+			vm.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "virt-controller", Time: &metav1.Time{Time: w.now}, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:runStrategy":{}}}`)}}
+			v := &StoppedVM{VM: vm, Record: &maintenance.VMRecord{ID: recordOf(t, node).ID, Node: "w1", NodeUID: node.UID, Restart: maintenance.RestartAfterDisable, Source: maintenance.SourceLabel, Stopped: "old"}}
+			for _, change := range test.change {
+				change(v)
+			}
+			p, err := DecideVM(w.snapshot("w1"), v)
+			plan := &Plan{Actions: p.Actions}
+			if err != nil || (act[Halt](plan) == 1) != test.halts || (act[Forget](plan) == 1) != test.forgot {
+				t.Errorf("want it halted again: %t, forgotten: %t; the plan is %+v, %v", test.halts, test.forgot, p, err)
+			}
+			if len(p.Actions) == 0 && p.Wake == 0 {
+				t.Error("nothing is done, and it is not looked at again")
+			}
+		})
 	}
 }
 

@@ -75,10 +75,11 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 		return VMPlan{}
 	case record.Starting, startedByHarvester(v):
 		return s.starting(v)
-	case !halted(v.VM) && restartedByKubeVirt(v.VM) && !over && !startedPaused(v.VM):
-		if len(v.VM.Status.StateChangeRequests) > 0 {
-			// Halted now, KubeVirt would serve the request again.
-			return VMPlan{}
+	case !halted(v.VM) && restartedByKubeVirt(v.VM) && !over && !startedPaused(v):
+		if len(v.VM.Status.StateChangeRequests) > 0 || v.VMI == nil || v.VMI.UID == record.Stopped {
+			// Halted now, KubeVirt would serve the request again. Once it is served, the new VMI
+			// alone tells what it was.
+			return VMPlan{Wake: whilePending}
 		}
 		// A start request left over from before the stop is not a user.
 		return VMPlan{Actions: []Action{Halt{VM: v.VM, Record: record}}}
@@ -161,14 +162,19 @@ func startedByHarvester(v *StoppedVM) bool {
 }
 
 // startedPaused reports that a person asked for a paused start, which KubeVirt serves
-// through a start request on the halted VM.
-func startedPaused(vm *kubevirtv1.VirtualMachine) bool {
-	for _, request := range vm.Status.StateChangeRequests {
+// through a start request on the halted VM. It drops the request as soon as the VMI is
+// made, which keeps how it was started.
+func startedPaused(v *StoppedVM) bool {
+	for _, request := range v.VM.Status.StateChangeRequests {
 		if request.Action == kubevirtv1.StartRequest && request.Data[kubevirtv1.StartRequestDataPausedKey] == kubevirtv1.StartRequestDataPausedTrue {
 			return true
 		}
 	}
-	return false
+	return v.VMI != nil && v.VMI.UID != v.Record.Stopped && startsPaused(&v.VMI.Spec) && (v.VM.Spec.Template == nil || !startsPaused(&v.VM.Spec.Template.Spec))
+}
+
+func startsPaused(spec *kubevirtv1.VirtualMachineInstanceSpec) bool {
+	return spec.StartStrategy != nil && *spec.StartStrategy == kubevirtv1.StartStrategyPaused
 }
 
 // cannotStartElsewhere says why an AfterEnable VM must wait for leaving.
