@@ -56,7 +56,7 @@ func encoded(t *testing.T, c *x509.Certificate) []byte {
 	return content
 }
 
-// issue returns the data of a Secret.
+// issue returns the data of a Secret, as cert-manager writes it.
 func (i *issuer) issue(t *testing.T, validity time.Duration) map[string][]byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -80,7 +80,7 @@ func (i *issuer) issue(t *testing.T, validity time.Duration) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string][]byte{corev1.TLSCertKey: encoded(t, made), corev1.TLSPrivateKeyKey: keyPEM}
+	return map[string][]byte{corev1.TLSCertKey: encoded(t, made), corev1.TLSPrivateKeyKey: keyPEM, "ca.crt": i.pem}
 }
 
 // store writes the Secret, as cert-manager would.
