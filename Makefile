@@ -150,5 +150,6 @@ image: ## Build the container images IMAGE-ARCH (default drydock:VERSION) for AR
 	done; \
 	for arch in $(ARCHITECTURES); do \
 		program=bin/image/linux-$$arch/drydock; \
-		echo "$(IMAGE)-$$arch: $$(($$(wc -c < $$program) / 1000000)) MB, compressed $$(($$(gzip -c $$program | wc -c) / 1000000)) MB"; \
+		test "$$(go env GOHOSTOS)/$$(go env GOHOSTARCH)" != linux/$$arch || $$program --version; \
+		echo "$(IMAGE)-$$arch: $$((($$(wc -c < $$program) + 500000) / 1000000)) MB, compressed $$((($$(gzip -c $$program | wc -c) + 500000) / 1000000)) MB"; \
 	done
