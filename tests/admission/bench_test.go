@@ -9,10 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -50,8 +47,8 @@ func BenchmarkAdmission(b *testing.B) {
 		slices.Sort(times)
 		b.ReportMetric(milliseconds(times[len(times)/2]), "p50-ms")
 		b.ReportMetric(milliseconds(times[len(times)*99/100]), "p99-ms")
-		b.ReportMetric(float64(after)/1024, "RSS-MiB")
-		b.ReportMetric(float64(after-before)/1024, "RSS-growth-MiB")
+		b.ReportMetric(float64(after)/(1<<20), "RSS-MiB")
+		b.ReportMetric(float64(after-before)/(1<<20), "RSS-growth-MiB")
 	}
 }
 
@@ -180,22 +177,12 @@ func (p *poster) steadily(b *testing.B) []time.Duration {
 	return times
 }
 
-// resident is the manager's memory in KiB.
-func resident(b *testing.B, m *manager.Manager) int {
+// resident is the manager's memory in bytes.
+func resident(b *testing.B, m *manager.Manager) int64 {
 	b.Helper()
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
+	u, err := m.Usage()
 	if err != nil {
 		b.Fatal(err)
 	}
-	for line := range strings.Lines(string(content)) {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "VmRSS:" {
-			kib, err := strconv.Atoi(fields[1])
-			if err != nil {
-				b.Fatal(err)
-			}
-			return kib
-		}
-	}
-	b.Fatal("the manager's status has no VmRSS")
-	return 0
+	return u.Resident
 }

@@ -2,19 +2,16 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/tests/manager"
 	"github.com/drydock-dev/drydock/tests/operator"
 )
 
@@ -38,7 +35,7 @@ func TestLoad(t *testing.T) {
 	c := h.account(t, viewNodes, updateNodes)
 	heard := followers(t, c)
 	quiet := maintain(t, h, c, pool.Host(0))
-	before, cpu, began := h.memory(t), h.processorTime(t), time.Now()
+	before, began := h.usage(t), time.Now()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		loaded := maintain(t, h, c, pool.Host(0))
@@ -46,14 +43,15 @@ func TestLoad(t *testing.T) {
 	})
 	took, failed := fire(t, c, pool.Host(1))
 	wg.Wait()
-	half := h.memory(t)
+	half := h.usage(t)
 	more, failedMore := fire(t, c, pool.Host(1))
 	took, failed = append(took, more...), failed+failedMore
 	slices.Sort(took)
-	t.Logf("the manager worked for %s in %s", (h.processorTime(t) - cpu).Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
+	after := h.usage(t)
+	t.Logf("the manager worked for %s in %s", (after.Processor - before.Processor).Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
 	t.Logf("%d actions in twice %s: p50 %s, p99 %s, most %s; %d failed", len(took), lasting, took[len(took)/2], took[len(took)*99/100], took[len(took)-1], failed)
 	t.Logf("%d websockets heard %d changes", sockets, heard.Load())
-	t.Logf("resident memory: %d MiB before, %d MiB after %d actions, %d MiB after all", before>>20, half>>20, len(took)/2, h.memory(t)>>20)
+	t.Logf("resident memory: %d MiB before, %d MiB after %d actions, %d MiB after all", before.Resident>>20, half.Resident>>20, len(took)/2, after.Resident>>20)
 	if failed > 0 {
 		t.Errorf("%d requests failed", failed)
 	}
@@ -122,44 +120,12 @@ func maintain(t *testing.T, h *house, c *caller, node string) time.Duration {
 	return time.Since(began)
 }
 
-var resident = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
-
-// memory is what the manager's process holds.
-func (h *house) memory(t *testing.T) int64 {
+// usage is what the manager's process has of the machine.
+func (h *house) usage(t *testing.T) manager.Usage {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.manager.PID()))
+	u, err := h.manager.Usage()
 	if err != nil {
 		t.Fatal(err)
 	}
-	match := resident.FindStringSubmatch(string(status))
-	if match == nil {
-		t.Fatalf("no memory in %s", strings.TrimSpace(string(status)))
-	}
-	kib, err := strconv.ParseInt(match[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kib << 10
-}
-
-// processorTime is what the manager's process has had of all processors, which says more
-// than latencies on a machine that does other things.
-func (h *house) processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.manager.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The name, which may hold blanks, ends with a parenthesis; the times are the 12th and
-	// 13th fields behind it.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	var ticks int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return u
 }

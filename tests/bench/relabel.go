@@ -39,8 +39,8 @@ func note(seen map[string]time.Time, vm string, labels map[string]string, now ti
 
 const relabelTo = string(maintenance.StrategyShutdown)
 
-// relabelVMs measures how long a label takes from many VMs to their VMIs and pods, and what
-// that costs.
+// relabelVMs measures how long a label takes from many VMs to their VMIs and pods, what
+// that costs, and what the manager needs meanwhile, at rest and while it drains.
 func (p program) relabelVMs(t *attempt, vms int) {
 	c := cluster.For(t)
 	pool, ns := c.Pool(t, relabelHosts), c.Namespace(t)
@@ -56,7 +56,7 @@ func (p program) relabelVMs(t *attempt, vms int) {
 		vm.AwaitRunning(t)
 	}
 	user := strings.ToLower(pool.Label + "-labels")
-	m := manager.Start(t, c.Kubeconfig(t, user))
+	m := manager.Start(t, c.Kubeconfig(t, user), "--webhook", "--api")
 	t.Cleanup(func() {
 		if _, err := m.Terminate(); err != nil {
 			t.Logf("ending the manager: %v", err)
@@ -64,6 +64,7 @@ func (p program) relabelVMs(t *attempt, vms int) {
 	})
 	s := &scene{Cluster: c, user: user}
 	s.settle(t)
+	needs := &needs{manager: m}
 	seen := &relabelled{observer: &observer{changed: make(chan struct{})}, vmis: map[string]time.Time{}, pods: map[string]time.Time{}}
 	follow(t, seen.observer, c.KubeVirt.KubevirtV1().VirtualMachineInstances(ns), func(now time.Time, vmi *virtv1.VirtualMachineInstance, _ bool) {
 		note(seen.vmis, vmi.Name, vmi.Labels, now)
@@ -73,6 +74,7 @@ func (p program) relabelVMs(t *attempt, vms int) {
 	})
 	audit := s.Audit(t, user)
 
+	needs.begin(t)
 	began := time.Now()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, maintenance.LabelStrategy, relabelTo)
 	var labelled sync.Map // since when each VM has it
@@ -86,8 +88,14 @@ func (p program) relabelVMs(t *attempt, vms int) {
 	asked := time.Since(began)
 	seen.await(t, vms)
 	followed := time.Since(began)
+	needs.end(t, "labels")
 	s.settle(t)
-	fmt.Print(relabelTable(asked, followed, seen.waits(&labelled), audit.Requests(t)))
+	sent := audit.Requests(t)
+	c.Pool(t, bystanders)
+	s.settle(t)
+	needs.idle(t)
+	needs.drain(t, s.Cluster, pool.Hosts[:drained])
+	fmt.Print(relabelTable(asked, followed, seen.waits(&labelled), sent), needs.String())
 }
 
 // await returns when everything has the label.
