@@ -145,7 +145,6 @@ func (p *process) boot() error {
 	if err != nil {
 		return fmt.Errorf("creating the dev cluster's report: %w", err)
 	}
-	defer report.Close() //nolint:errcheck // the child writes to a copy of it
 	args := append([]string{"up", "--state-dir", p.dir, "--source", sourceDir()}, p.flags...)
 	p.cmd = exec.Command(program, args...)
 	p.cmd.Stdout, p.cmd.Stderr = report, report
@@ -153,7 +152,7 @@ func (p *process) boot() error {
 		p.cmd.Stdout = io.MultiWriter(report, os.Stderr)
 		p.cmd.Stderr = p.cmd.Stdout
 	}
-	if err := p.start(); err != nil {
+	if err := p.start(report); err != nil {
 		return fmt.Errorf("starting devcluster: %w", err)
 	}
 	for {
@@ -178,19 +177,22 @@ func (p *process) died(report string) error {
 
 // start runs the command so that it dies with this process, however that ends:
 // `go test` kills a test that takes too long. The kernel looks at the thread that
-// forked, so a thread that is never given back does it.
-func (p *process) start() error {
+// forked, so a thread that is never given back does it. The report stays open until the
+// end: with -v it is written here, and a cluster that nobody reads dies of its next line.
+func (p *process) start(report io.Closer) error {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	p.ended = make(chan struct{})
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		if err := p.cmd.Start(); err != nil {
+			_ = report.Close()
 			started <- err
 			return
 		}
 		started <- nil
 		_ = p.cmd.Wait() // its report says how it ended
+		_ = report.Close()
 		close(p.ended)
 		select {} // keeps the thread
 	}()
