@@ -287,13 +287,18 @@ func withFailures(face *plan.Face, failures []error) *plan.Face {
 		return face
 	}
 	told := *face
-	for _, err := range failures {
-		if !apierrors.IsConflict(err) {
-			told.Message += "; " + err.Error()
-		}
+	failures = slices.DeleteFunc(slices.Clone(failures), apierrors.IsConflict)
+	for _, err := range failures[:min(len(failures), mostFailures)] {
+		told.Message += "; " + err.Error()
+	}
+	if more := len(failures) - mostFailures; more > 0 {
+		told.Message += fmt.Sprintf("; and %d more", more)
 	}
 	return &told
 }
+
+// mostFailures is how many of them a message tells: they tend to be the same.
+const mostFailures = 3
 
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || (b != 0 && b < a) {

@@ -62,7 +62,7 @@ func indexOngoing(m *kubevirtv1.VirtualMachineInstanceMigration) ([]string, erro
 // indexVMByRecord finds the VMs that Drydock stopped for a node. One whose record cannot
 // be read is reported when its VM is looked at.
 func indexVMByRecord(vm *kubevirtv1.VirtualMachine) ([]string, error) {
-	record, err := maintenance.VMRecordOf(vm.Annotations)
+	record, err := maintenance.VMRecordOf(vm)
 	if err != nil || record == nil {
 		return nil, nil //nolint:nilerr // An index cannot fail.
 	}

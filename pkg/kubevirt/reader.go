@@ -203,7 +203,7 @@ func (r *Reader) Stopped(node string) ([]plan.StoppedVM, error) {
 // StoppedVM returns what decides about a VM that Drydock stopped; nil when it has no
 // record. A record that cannot be read is an error.
 func (r *Reader) StoppedVM(vm *kubevirtv1.VirtualMachine) (*plan.StoppedVM, error) {
-	record, err := maintenance.VMRecordOf(vm.Annotations)
+	record, err := maintenance.VMRecordOf(vm)
 	if err != nil {
 		return nil, fmt.Errorf("VM %s/%s: %w", vm.Namespace, vm.Name, err)
 	}

@@ -80,7 +80,7 @@ func TestRecordsSurviveTheirAnnotation(t *testing.T) {
 		t.Errorf("the node's record reads as %+v, %v", read, err)
 	}
 	vm := &VMRecord{ID: "m", Node: "n1", NodeUID: "u", Restart: RestartAfterDisable, Source: SourceLabel, RunStrategy: "Manual", Stopped: "v", Starting: true}
-	readVM, err := VMRecordOf(map[string]string{AnnotationVMRecord: vm.Encode()})
+	readVM, err := VMRecordOf(&metav1.ObjectMeta{UID: "own", Annotations: map[string]string{AnnotationVMRecord: vm.Encode()}})
 	if err != nil || *readVM != *vm {
 		t.Errorf("the VM's record reads as %+v, %v", readVM, err)
 	}

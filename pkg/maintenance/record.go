@@ -98,6 +98,9 @@ const (
 type VMRecord struct {
 	// ID is the maintenance's id.
 	ID string `json:"id"`
+	// VM is the UID of the VM that was stopped: a clone, or what is restored from a
+	// snapshot, comes with the annotations of the VM that it was made from.
+	VM types.UID `json:"vm,omitempty"`
 	// Node and NodeUID are the node that the VM was stopped on: a new node of the
 	// same name inherits nothing.
 	Node    string    `json:"node"`
@@ -117,16 +120,19 @@ type VMRecord struct {
 	Starting bool `json:"starting,omitempty"`
 }
 
-// VMRecordOf reads the record from a VirtualMachine's annotations; nil without an
-// error when there is none.
-func VMRecordOf(annotations map[string]string) (*VMRecord, error) {
-	raw, ok := annotations[AnnotationVMRecord]
+// VMRecordOf reads a VirtualMachine's record; nil without an error when there is none, or
+// only one that tells of another VM.
+func VMRecordOf(vm metav1.Object) (*VMRecord, error) {
+	raw, ok := vm.GetAnnotations()[AnnotationVMRecord]
 	if !ok {
 		return nil, nil
 	}
 	record := &VMRecord{}
 	if err := decodeRecord(raw, record); err != nil {
 		return nil, fmt.Errorf("metadata.annotations[%s]: %w", AnnotationVMRecord, err)
+	}
+	if record.VM != "" && record.VM != vm.GetUID() {
+		return nil, nil
 	}
 	return record, nil
 }

@@ -54,7 +54,7 @@ func (m *Metrics) Acted(action plan.Action, err error) {
 	case plan.DeleteVMI:
 		m.handled.WithLabelValues(string(plan.Delete), "deleted").Inc()
 	case plan.Forget:
-		record, err := maintenance.VMRecordOf(a.VM.Annotations)
+		record, err := maintenance.VMRecordOf(a.VM)
 		if err != nil || record == nil {
 			return
 		}

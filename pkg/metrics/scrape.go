@@ -137,7 +137,7 @@ func machines(ch chan<- prometheus.Metric, vms []*kubevirtv1.VirtualMachine, nod
 	}
 	stopped := map[stop]int{}
 	for _, vm := range vms {
-		record, err := maintenance.VMRecordOf(vm.Annotations)
+		record, err := maintenance.VMRecordOf(vm)
 		marker := vm.Annotations[maintenance.AnnotationMarker]
 		switch {
 		case err == nil && record != nil:

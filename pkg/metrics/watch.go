@@ -80,7 +80,7 @@ func (m *Metrics) stopped(vmi *kubevirtv1.VirtualMachineInstance, lookup Lookup)
 	if vm == nil || vmi.DeletionTimestamp == nil {
 		return
 	}
-	record, err := maintenance.VMRecordOf(vm.Annotations)
+	record, err := maintenance.VMRecordOf(vm)
 	if err != nil || record == nil || record.Stopped != vmi.UID {
 		return
 	}

@@ -113,7 +113,7 @@ func TestAVMThatHarvesterBringsBackIsStarted(t *testing.T) {
 	vm := w.addVM("a", "w1", "ShutdownAndRestartAfterDisable", kubevirtv1.RunStrategyManual)
 	ask(w)
 	w.pass("w1")
-	record, err := maintenance.VMRecordOf(vm.Annotations)
+	record, err := maintenance.VMRecordOf(vm)
 	if err != nil || record == nil {
 		t.Fatalf("the VM was not stopped: %v", err)
 	}
@@ -137,7 +137,7 @@ func TestAHaltedVMWithoutItsMarkerStaysOff(t *testing.T) {
 	ask(w)
 	w.pass("w1")
 	delete(vm.Annotations, maintenance.AnnotationMarker)
-	record, err := maintenance.VMRecordOf(vm.Annotations)
+	record, err := maintenance.VMRecordOf(vm)
 	if err != nil || record == nil {
 		t.Fatalf("the VM was not stopped: %v", err)
 	}

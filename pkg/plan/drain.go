@@ -73,7 +73,7 @@ func (s *situation) stopRecord(f *Fate) *maintenance.VMRecord {
 	default:
 	}
 	return &maintenance.VMRecord{
-		ID: s.record.ID, Node: s.Node.Name, NodeUID: s.Node.UID,
+		ID: s.record.ID, VM: f.instance.VM.UID, Node: s.Node.Name, NodeUID: s.Node.UID,
 		Restart: restart, Source: f.Source,
 		RunStrategy: string(strategy), Stopped: f.instance.VMI.UID, Paused: f.Paused,
 	}
@@ -125,6 +125,11 @@ func (s *situation) dispatch(p *Plan, queue []*Fate) {
 			continue
 		}
 		if s.recentlySent(p, f) {
+			continue
+		}
+		if left := i.outlived(); left != "" {
+			// Marked, it would hold a slot for nothing.
+			f.Detail = left
 			continue
 		}
 		if free <= 0 && f.Means != ByExternal {
@@ -236,12 +241,13 @@ const markShows = 2 * time.Second
 
 // withdraw takes back everything that this drain asked of KubeVirt, and nothing that
 // others did: marks from before the drain and migrations of users stay. A migration
-// that already moves memory is let go on. It reports whether anything was left to
-// withdraw, so that leaving goes on only once KubeVirt makes no more.
-func (s *situation) withdraw(p *Plan) bool {
+// that already moves memory is let go on. It names the VMs and reports whether
+// anything was left to withdraw, so that leaving goes on only once KubeVirt makes no more.
+func (s *situation) withdraw(p *Plan) (vms []string, left bool) {
 	before := len(p.Actions)
 	for n := range s.Instances {
-		i := &s.Instances[n]
+		i, asked := &s.Instances[n], len(p.Actions)
+		waits := false
 		if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) && i.VMI.DeletionTimestamp == nil && !i.final() {
 			p.do(Withdraw{VMI: i.VMI, Node: s.Name})
 		}
@@ -253,16 +259,19 @@ func (s *situation) withdraw(p *Plan) bool {
 			p.pending = true
 			p.wake(markShows)
 		}
-		if m == nil || s.markedBefore(i) || !s.ours(m) || migrationUnderWay(m) {
-			continue
+		if m != nil && !s.markedBefore(i) && s.ours(m) && !migrationUnderWay(m) {
+			switch {
+			case m.DeletionTimestamp == nil:
+				p.do(DeleteMigration{Migration: m, VMI: i.VMI})
+			case !nodeUnreachable(s.Node):
+				// On a node that does not answer nobody is left to abort it.
+				p.pending, waits = true, true
+			}
 		}
-		switch {
-		case m.DeletionTimestamp == nil:
-			p.do(DeleteMigration{Migration: m, VMI: i.VMI})
-		case !nodeUnreachable(s.Node):
-			// On a node that does not answer nobody is left to abort it.
-			p.pending = true
+		if waits || len(p.Actions) > asked {
+			vms = append(vms, i.Key().String())
 		}
 	}
-	return len(p.Actions) > before || p.pending
+	slices.Sort(vms)
+	return vms, len(p.Actions) > before || p.pending
 }

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -104,6 +106,18 @@ func (i *Instance) unschedulable() (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// outlived names what is left of an earlier migration and keeps KubeVirt from beginning
+// another, "" when there is nothing: a launcher elsewhere that no migration belongs to.
+// KubeVirt leaves the target behind of one that was deleted as it was made, and that
+// launcher waits some minutes for the guest before it ends.
+func (i *Instance) outlived() string {
+	if len(i.Targets) == 0 || i.migration() != nil {
+		return ""
+	}
+	pod := i.Targets[0]
+	return fmt.Sprintf("is waiting for pod %s of an earlier migration to end, which KubeVirt begins no other before", pod.Namespace+"/"+pod.Name)
 }
 
 func (i *Instance) condition(t kubevirtv1.VirtualMachineInstanceConditionType) *kubevirtv1.VirtualMachineInstanceCondition {

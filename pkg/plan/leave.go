@@ -42,9 +42,12 @@ func (s *situation) leave(p *Plan) {
 	if hasTaint(s.Node, s.KubeVirt.DrainTaint) {
 		p.do(RemoveTaint{Key: s.KubeVirt.DrainTaint})
 	}
-	if s.withdraw(p) {
+	if withdrawn, left := s.withdraw(p); left {
 		face := s.currentFace()
 		face.Message = "leaving maintenance: evacuations are being withdrawn"
+		if len(withdrawn) > 0 {
+			face.Message += ": " + names(withdrawn)
+		}
 		p.Face = face
 		return
 	}

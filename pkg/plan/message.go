@@ -67,7 +67,9 @@ type leftover struct {
 	vms, pods, unsent                  int
 	migrating, stopping, slot, arrived int
 	grace                              int64
-	named, held, returned              []string
+	named, held, leaving, returned     []string
+	// the VMs of each kind that have no word of their own
+	moving, shutting, coming, queued []string
 }
 
 func (s *situation) left(p *Plan) leftover {
@@ -78,20 +80,29 @@ func (s *situation) left(p *Plan) leftover {
 			continue
 		}
 		l.vms++
+		kind := &[]string{}
 		switch {
 		case f.Reason == ReasonArriving:
 			l.arrived++
+			kind = &l.coming
 		case f.Progress == ShuttingDown:
 			l.stopping++
 			l.grace = max(l.grace, f.instance.grace())
+			kind = &l.shutting
 		case f.Progress == Marked || f.Progress == Migrating:
 			l.migrating++
+			kind = &l.moving
 		case f.Verdict == Delete && f.Progress != Held:
 		default:
 			l.unsent++
 			l.slot++
+			kind = &l.queued
 		}
-		s.nameIt(&l, f)
+		if word := ownWord(f); word != "" {
+			l.named = append(l.named, word)
+		} else {
+			*kind = append(*kind, f.label())
+		}
 	}
 	for _, pod := range p.Pods {
 		if pod.Returned {
@@ -102,25 +113,32 @@ func (s *situation) left(p *Plan) leftover {
 		if !pod.Leaving {
 			l.unsent++
 		}
-		if pod.Detail != "" && pod.Detail != "is being evicted" && !pod.Leaving {
-			l.held = append(l.held, pod.Namespace+"/"+pod.Name+" "+pod.Detail)
+		switch name := pod.Namespace + "/" + pod.Name; {
+		case pod.Leaving:
+			l.leaving = append(l.leaving, name+" is terminating")
+		case pod.Detail != "" && pod.Detail != "is being evicted":
+			l.held = append(l.held, name+" "+pod.Detail)
 		}
 	}
 	slices.Sort(l.held)
+	slices.Sort(l.leaving)
+	l.held = append(l.held, l.leaving...)
 	return l
 }
 
-// nameIt adds the VMs that need a word of their own.
-func (s *situation) nameIt(l *leftover, f *Fate) {
+// ownWord is what is said of a VM beside its kind, "" for nothing.
+func ownWord(f *Fate) string {
 	switch {
 	case f.Verdict == Block:
-		l.named = append(l.named, f.label()+" "+f.Message)
+		return f.label() + " " + f.Message
 	case f.Progress == ShuttingDown, f.Detail == waitingForSlot && !f.Paused:
+		return ""
 	case f.Detail != "":
-		l.named = append(l.named, f.label()+pausedWord(f)+" "+f.Detail)
+		return f.label() + pausedWord(f) + " " + f.Detail
 	case f.Paused:
-		l.named = append(l.named, f.label()+" is paused")
+		return f.label() + " is paused"
 	}
+	return ""
 }
 
 func pausedWord(f *Fate) string {
@@ -168,17 +186,25 @@ func (l leftover) returnedSentence() string {
 
 func (l leftover) kinds() string {
 	var kinds []string
-	if l.migrating > 0 {
-		kinds = append(kinds, fmt.Sprintf("%d migrating", l.migrating))
-	}
-	if l.stopping > 0 {
-		kinds = append(kinds, fmt.Sprintf("%d shutting down (up to %d s)", l.stopping, l.grace))
-	}
-	if l.arrived > 0 {
-		kinds = append(kinds, fmt.Sprintf("%d migrating in", l.arrived))
-	}
-	if l.slot > 0 {
-		kinds = append(kinds, fmt.Sprintf("%d waiting", l.slot))
+	for _, kind := range []struct {
+		count int
+		what  string
+		vms   []string
+	}{
+		{l.migrating, "migrating", l.moving},
+		{l.stopping, fmt.Sprintf("shutting down, up to %d s", l.grace), l.shutting},
+		{l.arrived, "migrating in", l.coming},
+		{l.slot, "waiting", l.queued},
+	} {
+		if kind.count == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%d %s", kind.count, kind.what)
+		if len(kind.vms) > 0 {
+			slices.Sort(kind.vms)
+			text += " (" + names(kind.vms) + ")"
+		}
+		kinds = append(kinds, text)
 	}
 	if len(kinds) == 0 {
 		return ""
@@ -199,6 +225,11 @@ func (s *situation) report() string {
 	return message
 }
 
+func isStart(action Action) bool {
+	_, ok := action.(Start)
+	return ok
+}
+
 // offSentence lists the VMs that this maintenance stopped, and who starts them. On a
 // node that is not emptied those that wait for that are started on leaving as well.
 func (s *situation) offSentence(emptied bool) string {
@@ -215,6 +246,8 @@ func (s *situation) offSentence(emptied bool) string {
 			owner = append(owner, name)
 		case plan.Waiting != "":
 			later = append(later, name+" ("+plan.Waiting+")")
+		case slices.ContainsFunc(plan.Actions, isStart):
+			later = append(later, name+" (its start is asked for)")
 		case len(plan.Actions) == 0:
 			leaving = append(leaving, name)
 		}

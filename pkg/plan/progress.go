@@ -62,7 +62,7 @@ func (s *situation) locate(f *Fate) {
 			f.Detail = "has no target: " + message
 		}
 	case i.VMI.Status.EvacuationNodeName == s.Name:
-		f.Progress = Marked
+		f.Progress, f.Detail = Marked, i.outlived()
 		if f.Means == ByExternal {
 			f.Detail = "is waiting for the external controller"
 		}

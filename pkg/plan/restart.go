@@ -40,7 +40,8 @@ func DecideVM(snapshot *Snapshot, v *StoppedVM) (VMPlan, error) {
 // who left it and whether the VM should run.
 func ForeignMarker(words maintenance.Vocabulary, vm *kubevirtv1.VirtualMachine, node *corev1.Node) *Event {
 	marker := vm.Annotations[maintenance.AnnotationMarker]
-	if _, own := vm.Annotations[maintenance.AnnotationVMRecord]; marker == "" || own || (node != nil && words.Engaged(node)) {
+	// A record that cannot be read is reported elsewhere.
+	if record, err := maintenance.VMRecordOf(vm); marker == "" || record != nil || err != nil || (node != nil && words.Engaged(node)) {
 		return nil
 	}
 	return &Event{VM: vm, Reason: EventVMForeign, Once: marker, Warning: true, Message: fmt.Sprintf(
@@ -202,6 +203,11 @@ func (s *situation) start(v *StoppedVM) VMPlan {
 		return VMPlan{Waiting: "KubeVirt has not seen the stop yet"}
 	case len(v.VM.Status.StateChangeRequests) > 0:
 		return VMPlan{Waiting: "KubeVirt is still serving a start or stop request"}
+	case v.VM.Status.SnapshotInProgress != nil:
+		// KubeVirt refuses to start it meanwhile, as it refuses to stop it.
+		return VMPlan{Waiting: "snapshot " + *v.VM.Status.SnapshotInProgress + " is in progress"}
+	case v.VM.Status.RestoreInProgress != nil:
+		return VMPlan{Waiting: "restore " + *v.VM.Status.RestoreInProgress + " is in progress"}
 	}
 	record := *v.Record
 	record.Starting = true

@@ -133,7 +133,7 @@ func (w *world) snapshot(name string) *Snapshot {
 
 func (w *world) stoppedVM(name string) *StoppedVM {
 	vm := w.vms[name].DeepCopy()
-	record, err := maintenance.VMRecordOf(vm.Annotations)
+	record, err := maintenance.VMRecordOf(vm)
 	if err != nil || record == nil {
 		return nil
 	}

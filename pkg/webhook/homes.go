@@ -83,7 +83,7 @@ func (h *Homes) Of(namespace, name string) (Home, bool) {
 
 // homeOf reads it from marker and record. A marker alone is not Drydock's.
 func homeOf(vm *kubevirtv1.VirtualMachine) (Home, bool) {
-	record, err := maintenance.VMRecordOf(vm.Annotations)
+	record, err := maintenance.VMRecordOf(vm)
 	if err != nil || record == nil || record.Node == "" || vm.Annotations[maintenance.AnnotationMarker] != record.Node {
 		return Home{}, false
 	}

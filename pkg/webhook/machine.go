@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/types"
 	apijson "k8s.io/apimachinery/pkg/util/json"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -14,6 +15,7 @@ import (
 
 // metadata is what decides of an object's metadata.
 type metadata struct {
+	UID               types.UID         `json:"uid"`
 	Labels            map[string]string `json:"labels"`
 	Annotations       map[string]string `json:"annotations"`
 	DeletionTimestamp *string           `json:"deletionTimestamp"`

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
@@ -89,6 +90,6 @@ func startedByHand(old, now *machine, byVirtController bool) bool {
 }
 
 func startingRecord(vm *machine) bool {
-	record, err := maintenance.VMRecordOf(vm.Annotations)
+	record, err := maintenance.VMRecordOf(&metav1.ObjectMeta{UID: vm.UID, Annotations: vm.Annotations})
 	return err == nil && record != nil && record.Starting
 }

@@ -133,7 +133,7 @@ func TestAskingAgainChangesNothingAndForceAppliesToWhatIsNotStoppedYet(t *testin
 	awaitMigrating(t, c, ns, "stuck")
 	// It stops being movable after the cordon: named and waited for, not stopped.
 	setUnschedulable(t, c, pool.Host(1), true)
-	before := operator.AwaitMessage(t, c, host, ns+"/stuck no other ready, schedulable node", "shutting down (up to 600 s)")
+	before := operator.AwaitMessage(t, c, host, ns+"/stuck no other ready, schedulable node", "shutting down, up to 600 s ("+ns+"/stopped)")
 
 	operator.Request(t, c, host)
 	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceRequestIgnored")

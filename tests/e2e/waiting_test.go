@@ -29,7 +29,7 @@ func TestAGuestThatIgnoresThePowerButtonHasItsOwnGracePeriod(t *testing.T) {
 	mark := c.Audit(t, "drydock")
 
 	operator.Request(t, c, host)
-	operator.AwaitMessage(t, c, host, "1 of 1 VMs left", "1 shutting down (up to 6 s)")
+	operator.AwaitMessage(t, c, host, "1 of 1 VMs left", "1 shutting down, up to 6 s ("+ns+"/deaf)")
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	c.AwaitNoVMI(t, ns, "deaf")
 	// Destroyed at the end of its own time it is Failed; with none it would be Succeeded.

@@ -53,7 +53,7 @@ func TestKubeVirtsConfigurationIsObeyed(t *testing.T) {
 	}
 	// One in the cluster.
 	operator.Request(t, c, host)
-	waits(host, "1 migrating, ", "1 waiting")
+	waits(host, "1 migrating (", "1 waiting")
 	operator.Request(t, c, second)
 	waits(second, "", "1 waiting")
 	// One of each node.

@@ -32,7 +32,7 @@ func TestADrainIsGivenUpAtItsLimitAndSaysWhatHeldIt(t *testing.T) {
 	started := operator.RecordOf(t, operator.AwaitPhase(t, c, host, maintenance.PhaseDraining)).Started
 	c.AwaitVM(t, ns, "later", "stopped", halted)
 	m.succeed(t, c)
-	node := operator.AwaitMessage(t, c, host, "timed out after 8s", ns+"/web", "held by PDB "+ns+"/web", "shutting down (up to 600 s)", ns+"/later",
+	node := operator.AwaitMessage(t, c, host, "timed out after 8s", ns+"/web", "held by PDB "+ns+"/web", "shutting down, up to 600 s ("+ns+"/later)",
 		maintenance.AnnotationStatus)
 	condition := maintenance.Condition(node)
 	if condition.Status != corev1.ConditionTrue || condition.Reason != string(maintenance.PhaseError) {

@@ -34,13 +34,14 @@ type guests struct {
 	byVMI   map[types.UID]*guest
 	byPod   map[types.UID]types.UID // launcher pod → VMI
 	exits   map[types.UID]int32     // launcher pod → exit code
+	seen    map[types.UID]bool      // launcher pods that have seen a domain
 	keyUIDs map[string]types.UID    // VMI namespace/name → UID last seen
 }
 
 func newGuests() *guests {
 	return &guests{
 		byVMI: map[types.UID]*guest{}, byPod: map[types.UID]types.UID{},
-		exits: map[types.UID]int32{}, keyUIDs: map[string]types.UID{},
+		exits: map[types.UID]int32{}, seen: map[types.UID]bool{}, keyUIDs: map[string]types.UID{},
 	}
 }
 
@@ -64,6 +65,21 @@ func (g *guests) put(domain guest) {
 	}
 	g.byVMI[domain.vmi] = &domain
 	g.byPod[domain.pod] = domain.vmi
+	g.seen[domain.pod] = true
+}
+
+// see notes that a launcher has seen a domain which is not its own yet.
+func (g *guests) see(pod types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen[pod] = true
+}
+
+// waits tells whether a launcher has seen no domain yet.
+func (g *guests) waits(pod types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.seen[pod]
 }
 
 // off removes a domain that has stopped, for whatever reason.
@@ -81,6 +97,7 @@ func (g *guests) killPod(pod types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.exits, pod)
+	delete(g.seen, pod)
 	if vmi, holds := g.byPod[pod]; holds {
 		delete(g.byPod, pod)
 		delete(g.byVMI, vmi)

@@ -72,6 +72,7 @@ func (p *pass) receive(self host, pod *corev1.Pod) {
 	}
 	if !migration.TargetNodeDomainDetected {
 		migration.TargetNodeDomainDetected = true
+		p.then(func() { p.guests.see(pod.UID) })
 		return
 	}
 	if domain.move.done {

@@ -41,9 +41,15 @@ type outcome struct {
 }
 
 const (
-	exitKilled = 137 // 128 + SIGKILL, what a container that outlived its grace ends with
-	exitLost   = 255 // what kubelet writes when nothing is known of a container any more
+	exitKilled   = 137 // 128 + SIGKILL, what a container that outlived its grace ends with
+	exitPanicked = 2   // what a Go program ends with
+	exitLost     = 255 // what kubelet writes when nothing is known of a container any more
 )
+
+// launcherPatience is how long a launcher waits for a domain before it gives up, such as
+// the target of a migration that is no more. KubeVirt gives it four to six minutes, which
+// is longer than a test wants to wait.
+const launcherPatience = time.Minute
 
 func (k *kubelet) reconcile(ctx context.Context, key string) (time.Duration, error) {
 	object, exists, err := k.pods.GetByKey(key)
@@ -128,12 +134,19 @@ func (k *kubelet) finished(pod *corev1.Pod, behaviour *settings, now time.Time) 
 	}
 	var again time.Duration
 	started := pod.Status.StartTime.Time
+	if isLauncher(pod) && k.guests.waits(pod.UID) {
+		left := started.Add(launcherPatience).Sub(now)
+		if left <= 0 {
+			return &outcome{code: exitPanicked, message: "timed out waiting for domain to be defined"}, 0
+		}
+		again = left
+	}
 	if limit := pod.Spec.ActiveDeadlineSeconds; limit != nil {
 		left := started.Add(time.Duration(*limit) * time.Second).Sub(now)
 		if left <= 0 {
 			return &outcome{code: exitKilled, reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline"}, 0
 		}
-		again = left
+		again = sooner(again, left)
 	}
 	if _, set := pod.Annotations[annotationExitAfter]; !set {
 		return nil, again
