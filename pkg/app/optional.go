@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 
 	"github.com/rancher/wrangler/v3/pkg/generic"
 	"github.com/sirupsen/logrus"
@@ -38,7 +39,10 @@ func (m *manager) longhorn(ctx context.Context, c *maintenancecontroller.Control
 	}
 	v1beta2 := lh.Longhorn().V1beta2()
 	reader := longhorn.NewReader(v1beta2, m.crds.established("volumeattachments.longhorn.io"))
-	if err := c.WatchStorage(v1beta2.Replica().Informer()); err != nil {
+	if err := errors.Join(
+		c.WatchStorage(v1beta2.Replica().Informer(), longhorn.ReplicaChanged),
+		c.WatchStorage(v1beta2.Volume().Informer(), longhorn.VolumeChanged),
+	); err != nil {
 		log.WithError(err).Error("volumes are not checked")
 		return
 	}

@@ -54,10 +54,7 @@ func NewReader(lh longhorncontrollers.Interface, attachments bool) *Reader {
 		return []string{engine.Spec.VolumeName}, nil
 	})
 	r.volumes.AddIndexer(volumeByNode, indexVolumeByNode)
-	r.volumes.AddIndexer(volumeByClaim, func(volume *longhornv1.Volume) ([]string, error) {
-		status := volume.Status.KubernetesStatus
-		return []string{status.Namespace + "/" + status.PVCName}, nil
-	})
+	r.volumes.AddIndexer(volumeByClaim, indexVolumeByClaim)
 	return r
 }
 
@@ -102,21 +99,8 @@ func (r *Reader) Volumes(node string, claims []types.NamespacedName) ([]plan.Vol
 }
 
 func (r *Reader) volume(volume *longhornv1.Volume) (plan.Volume, error) {
-	status := &volume.Status.KubernetesStatus
-	v := plan.Volume{
-		Name: volume.Name, Namespace: status.Namespace, Claim: status.PVCName,
-	}
-	// LastPodRefAt is set when no pod refers to the volume any more: the workloads
-	// listed beside it are history.
-	if status.LastPodRefAt == "" {
-		for _, workload := range status.WorkloadsStatus {
-			user := plan.VolumeUser{Kind: workload.WorkloadType, Namespace: status.Namespace, Name: workload.WorkloadName}
-			if user.Kind == "" {
-				user.Kind, user.Name = "Pod", workload.PodName
-			}
-			v.Users = append(v.Users, user)
-		}
-	}
+	claim := claimOf(volume)
+	v := plan.Volume{Name: volume.Name, Namespace: claim.Namespace, Claim: claim.Name, Users: usersOf(volume)}
 	replicas, err := r.replicas.GetByIndex(replicaByVolume, volume.Name)
 	if err != nil {
 		return v, fmt.Errorf("replicas of volume %s: %w", volume.Name, err)

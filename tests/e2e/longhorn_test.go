@@ -67,11 +67,15 @@ func TestTheLastCopyOfAVolumeInUseElsewhereRefusesMaintenance(t *testing.T) {
 	template := onlyOn(other, labels)
 	template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "ofpods"}}}}
 	template.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
-	if _, err := c.Kube.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	deploy := func() {
+		t.Helper()
+		if _, err := c.Kube.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	deploy()
 	operator.Create(t, on("ofvm"), on("rebuilding"), on("spread"), c.VM(ns, "here").On(host).PinnedTo(pool).Claim("here").Strategy("Shutdown"))
 	for name, replicas := range map[string]int{"ofvm": 1, "ofpods": 1, "rebuilding": 2, "spread": 2, "here": 1} {
 		awaitHealthy(t, c, of[name], replicas)
@@ -99,6 +103,9 @@ func TestTheLastCopyOfAVolumeInUseElsewhereRefusesMaintenance(t *testing.T) {
 	operator.Request(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	operator.AwaitMessage(t, c, host, "reboot yes, remove no", of["ofvm"], of["ofpods"])
+	// Somebody begins to use one of them again, which takes no replica's change.
+	deploy()
+	operator.AwaitMessage(t, c, host, "do not reboot", of["ofpods"], ns+"/web")
 }
 
 // A VM whose last healthy copy is here cannot move.

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -44,7 +43,7 @@ func (c *Controller) Watch(nodes, vms, vmis, migrations, launchers, budgets cach
 	return c.watchNodes(nodes)
 }
 
-// gathering is how long changes of other nodes and of replicas are gathered: when many
+// gathering is how long changes of other nodes and of storage are gathered: when many
 // nodes enter maintenance at once, each change of each would bring a pass to all others.
 const gathering = 200 * time.Millisecond
 
@@ -68,24 +67,21 @@ func (c *Controller) watchNodes(nodes cache.SharedIndexInformer) error {
 	return nil
 }
 
-// WatchStorage makes changes of a replica's health bring a pass to every node in
-// maintenance: whether a node may be taken down depends on replicas elsewhere. A
-// replica's health is in its spec, so that status updates are told from it by the
-// generation.
-func (c *Controller) WatchStorage(replicas cache.SharedIndexInformer) error {
-	_, err := replicas.AddEventHandler(cache.ResourceEventHandlerFuncs{
+// WatchStorage makes changes of volumes, or of their replicas, bring a pass to every node
+// in maintenance: whether a node may be taken down depends on who uses a volume anywhere,
+// and on replicas elsewhere. changed tells such changes from the others.
+func (c *Controller) WatchStorage(informer cache.SharedIndexInformer, changed func(before, now any) bool) error {
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { c.enqueueEngaged(gathering) },
 		UpdateFunc: func(before, now any) {
-			old, okOld := before.(metav1.Object)
-			current, okNow := now.(metav1.Object)
-			if !okOld || !okNow || old.GetGeneration() != current.GetGeneration() {
+			if changed(before, now) {
 				c.enqueueEngaged(gathering)
 			}
 		},
 		DeleteFunc: func(any) { c.enqueueEngaged(gathering) },
 	})
 	if err != nil {
-		return fmt.Errorf("watch of replicas: %w", err)
+		return fmt.Errorf("watch of storage: %w", err)
 	}
 	return nil
 }
