@@ -37,7 +37,7 @@ func Decide(snapshot *Snapshot) (*Plan, error) {
 		s.outside(p)
 	case s.Node.Annotations[maintenance.AnnotationStatus] == "":
 		s.leave(p)
-	case s.request.Wanted || (s.request.Forced && !s.record.Forced):
+	case s.request.Wanted || s.request.Forced:
 		s.askedAgain(p)
 	default:
 		s.engagedPhase(p)
@@ -72,6 +72,8 @@ func (s *situation) askedAgain(p *Plan) {
 	case s.request.Forced && !record.Forced:
 		record.Forced = true
 		p.tell(EventForced, "force was added; it applies to the VMs not stopped yet")
+	case !s.request.Wanted:
+		p.tell(EventAgain, fmt.Sprintf("force was asked for again; the node is %s with force already", face.Phase))
 	default:
 		p.tell(EventAgain, fmt.Sprintf("maintenance was requested again; the node is %s already", face.Phase))
 	}

@@ -172,3 +172,29 @@ func TestAVMIWhoseOwnerIsUnknownIsNotDeletedByForce(t *testing.T) {
 		t.Errorf("the verdict is %s, %v", fates[0].Verdict, err)
 	}
 }
+
+// Force that is asked for again, alone, is answered: left there, nobody would know whether
+// it was heard.
+func TestForceThatIsThereAlreadyIsConsumedAndAnswered(t *testing.T) {
+	for _, halted := range []maintenance.HaltCause{"", maintenance.HaltDrainLimit} {
+		w := cluster(3, 1, false)
+		w.addVM("a", "w1", "", kubevirtv1.RunStrategyAlways)
+		w.nodes["w1"].Annotations[maintenance.AnnotationForced] = "true"
+		node := ask(w)
+		record := recordOf(t, node)
+		record.Halted = halted
+		node.Annotations[maintenance.AnnotationNodeRecord] = record.Encode()
+		node.Annotations[maintenance.AnnotationForced] = "true"
+		p, err := Decide(w.snapshot("w1"))
+		if err != nil || p.Face == nil || !p.Face.Consume || p.Face.Record.Halted != halted || !p.Face.Record.Forced || len(p.Actions) > 0 {
+			t.Fatalf("halted %q: it leads to %+v, %v", halted, p.Face, err)
+		}
+		if len(p.Events) != 1 || p.Events[0].Reason != EventAgain || p.Events[0].Message != "force was asked for again; the node is Draining with force already" {
+			t.Errorf("halted %q: it is answered by %v", halted, p.Events)
+		}
+		w.pass("w1")
+		if _, there := node.Annotations[maintenance.AnnotationForced]; there {
+			t.Errorf("halted %q: the annotation stays", halted)
+		}
+	}
+}
