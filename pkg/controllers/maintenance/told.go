@@ -19,6 +19,8 @@ type told struct {
 type telling struct {
 	// object is a VM, or a node, which has no namespace.
 	object types.NamespacedName
+	// uid tells a VM from an earlier one of its name.
+	uid    types.UID
 	reason plan.EventReason
 	once   string
 }
@@ -39,12 +41,12 @@ func (t *told) split(node string, events []plan.Event) (lasting, transitions []p
 
 // first reports whether an event is to be told.
 func (t *told) first(node string, event plan.Event) bool {
-	key := telling{types.NamespacedName{Name: node}, event.Reason, event.Once}
+	key := telling{object: types.NamespacedName{Name: node}, reason: event.Reason, once: event.Once}
 	switch {
 	case event.VM != nil:
-		key.object = types.NamespacedName{Namespace: event.VM.Namespace, Name: event.VM.Name}
+		key.object, key.uid = types.NamespacedName{Namespace: event.VM.Namespace, Name: event.VM.Name}, event.VM.UID
 	case event.VMI != nil:
-		key.object = types.NamespacedName{Namespace: event.VMI.Namespace, Name: event.VMI.Name}
+		key.object, key.uid = types.NamespacedName{Namespace: event.VMI.Namespace, Name: event.VMI.Name}, event.VMI.UID
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -25,8 +25,13 @@ func (c *Controller) onVM(key string, vm *kubevirtv1.VirtualMachine) (*kubevirtv
 		return vm, fmt.Errorf("VM %q: %w", key, err)
 	}
 	if vm == nil {
-		c.Memory.ForgetVM(types.NamespacedName{Namespace: namespace, Name: name})
-		c.told.forget(types.NamespacedName{Namespace: namespace, Name: name})
+		gone := types.NamespacedName{Namespace: namespace, Name: name}
+		c.Memory.ForgetVM(gone)
+		// Each change of a VMI without a VM comes here as well, and what was told of that
+		// VMI lasts as long as it does.
+		if _, err := c.VMIs.Get(namespace, name); apierrors.IsNotFound(err) {
+			c.told.forget(gone)
+		}
 		return vm, nil
 	}
 	if _, ok := vm.Annotations[maintenance.AnnotationVMRecord]; !ok {
