@@ -109,6 +109,71 @@ func TestNothingIsAllowedThatNobodyHasLookedAt(t *testing.T) {
 	}
 }
 
+// While Drydock is idle a node that it has not engaged is Harvester's: only Harvester's own
+// Disable starts the VMs that it has stopped.
+func TestWhileIdleHarvestersMaintenanceIsItsOwn(t *testing.T) {
+	t.Parallel()
+	const (
+		idle = "idle: Harvester's own controllers run here"
+		left = "drydock.dev/drain-forced- drydock.dev/drain-requested- drydock.dev/requested-by- harvesterhci.io/drain-forced- harvesterhci.io/drain-requested- harvesterhci.io/maintain-status-"
+	)
+	for name, c := range map[string]struct {
+		node         []func(*corev1.Node)
+		status       int
+		says, writes string
+	}{
+		"draining":                    {node: foreign, status: 409, says: "Harvester's own maintenance"},
+		"completed":                   {node: []func(*corev1.Node){annotated(maintenance.AnnotationStatus, "completed"), unschedulable}, status: 409, says: "disable it there"},
+		"asked for":                   {node: []func(*corev1.Node){annotated(maintenance.AnnotationRequested, "true")}, status: 409, says: "Harvester's own maintenance"},
+		"engaged by Drydock":          {node: completed, status: 204, writes: left},
+		"asked for in Drydock's word": {node: []func(*corev1.Node){annotated(maintenance.AnnotationRenamedRequested, "true")}, status: 204, writes: left},
+		"not in maintenance":          {status: 204},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, h := newWorld(t, node("w1", c.node...))
+			w.idle = idle
+			response, text := ask(t, h, "editor", http.MethodPost, nodes+"w1?action=disableMaintenanceMode", "{}")
+			if response.StatusCode != c.status || !strings.Contains(text, c.says) || (c.status == 409 && !strings.Contains(text, idle)) {
+				t.Errorf("answered %d %q, want %d and %q", response.StatusCode, text, c.status, c.says)
+			}
+			if got := w.written(); got != c.writes {
+				t.Errorf("wrote %q, want %q", got, c.writes)
+			}
+		})
+	}
+}
+
+// What the condition says is worth nothing while nobody follows the node.
+func TestWhosePowerMayBeSwitched(t *testing.T) {
+	t.Parallel()
+	const idle = "idle: Harvester's own controllers run here"
+	off := func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
+	left := []func(*corev1.Node){annotated(maintenance.AnnotationNodeRecord, `{"id":"m"}`), shows(maintenance.PhaseCompleted, corev1.ConditionTrue, "done")}
+	for name, c := range map[string]struct {
+		node []func(*corev1.Node)
+		idle string
+		says string
+	}{
+		"completed":                       {node: completed},
+		"not in maintenance":              {says: "not in maintenance"},
+		"draining":                        {node: []func(*corev1.Node){shows(maintenance.PhaseDraining, corev1.ConditionTrue, "")}, says: "in maintenance phase Draining"},
+		"completed, and being left":       {node: left, says: "leaving maintenance"},
+		"off":                             {node: []func(*corev1.Node){off}},
+		"off, while idle":                 {node: []func(*corev1.Node){off}, idle: idle},
+		"completed, while idle":           {node: completed, idle: idle, says: "nobody has looked"},
+		"completed by Harvester":          {node: []func(*corev1.Node){annotated(maintenance.AnnotationStatus, "completed")}, idle: idle, says: "switch its power there"},
+		"not in maintenance, while idle":  {idle: idle, says: "not in maintenance"},
+		"left by Harvester's own handler": {node: left, idle: idle, says: "leaving maintenance"},
+	} {
+		s := &server{Config: Config{Words: maintenance.Plain, Idle: func() string { return c.idle }}}
+		err := s.switchable(node("w1", c.node...))
+		if (err == nil) != (c.says == "") || (err != nil && !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
 func TestAWriteIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	resource := schema.GroupResource{Resource: "nodes"}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
@@ -134,17 +135,34 @@ func (s *server) disableMaintenanceMode(ctx context.Context, c *call) (any, erro
 	if !asked {
 		return nil, nil
 	}
-	_, ours := c.node.Annotations[maintenance.AnnotationNodeRecord]
-	if !ours && s.Words.Foreign != "" && s.Words.Engaged(c.node) {
+	if foreign := s.foreign(c.node); foreign != "" {
 		// Its own handler starts the VMs that it has stopped, which nobody else would.
-		return nil, problemf(http.StatusConflict, "node %s is in Harvester's own maintenance: disable it there", c.node.Name)
+		return nil, problemf(http.StatusConflict, "%s: disable it there", foreign)
 	}
+	_, ours := c.node.Annotations[maintenance.AnnotationNodeRecord]
 	if !ours && inMaintenance(c.node) {
 		// Nobody else will: the tool that engaged it believes that it is left by another door.
 		schedulable := false
 		wanted.unschedulable = &schedulable
 	}
 	return nil, s.write(ctx, c.node, wanted)
+}
+
+// foreign says that a node is in Harvester's own maintenance, or on its way there, "" where
+// it is not. While Drydock is idle Harvester's controllers serve every request that is
+// written in their words.
+func (s *server) foreign(node *corev1.Node) string {
+	if _, ours := node.Annotations[maintenance.AnnotationNodeRecord]; ours {
+		return ""
+	}
+	idle := s.Idle()
+	switch {
+	case idle != "" && maintenance.Takeover.Engaged(node):
+		return fmt.Sprintf("node %s is in Harvester's own maintenance (Drydock serves no requests, %s)", node.Name, idle)
+	case s.Words.Foreign != "" && s.Words.Engaged(node):
+		return fmt.Sprintf("node %s is in Harvester's own maintenance", node.Name)
+	}
+	return ""
 }
 
 // clearMaintenanceMode dismisses the answer to a request that was refused.

@@ -95,13 +95,32 @@ func (s *server) powerAction(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if phase := maintenance.PhaseOf(c.node); phase != maintenance.PhaseCompleted && ready(c.node) {
-		return nil, problemf(http.StatusConflict, "node %s is Ready and %s: its power is switched when maintenance is %s", c.node.Name, phrase(phase), maintenance.PhaseCompleted)
+	if err := s.switchable(c.node); err != nil {
+		return nil, err
 	}
 	if earlier := text(hardware, powerRequested); earlier != "" && text(hardware, powerOutcome) == "" {
 		return nil, problemf(http.StatusConflict, "inventory %s/%s: the earlier power action %q has no outcome yet", seederNamespace, c.node.Name, earlier)
 	}
 	return nil, s.switchPower(ctx, hardware, operation)
+}
+
+// switchable fails while the node is Ready and VMs may run on it: the condition tells what
+// is so only while Drydock follows the node.
+func (s *server) switchable(node *corev1.Node) error {
+	phase, foreign, idle := maintenance.PhaseOf(node), s.foreign(node), s.Idle()
+	switch {
+	case !ready(node):
+		return nil
+	case foreign != "":
+		return problemf(http.StatusConflict, "%s: switch its power there", foreign)
+	case phase != maintenance.PhaseCompleted:
+		return problemf(http.StatusConflict, "node %s is Ready and %s: its power is switched when maintenance is %s", node.Name, phrase(phase), maintenance.PhaseCompleted)
+	case !inMaintenance(node):
+		return problemf(http.StatusConflict, "node %s is Ready and leaving maintenance: its power is switched when maintenance is %s", node.Name, maintenance.PhaseCompleted)
+	case idle != "":
+		return problemf(http.StatusConflict, "node %s is Ready, and nobody has looked what runs on it since maintenance was %s (%s)", node.Name, phase, idle)
+	}
+	return nil
 }
 
 func ready(node *corev1.Node) bool {
