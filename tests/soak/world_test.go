@@ -97,8 +97,8 @@ func (w *world) relabel(ctx context.Context, n int, to maintenance.Strategy, for
 
 // power starts a VM that is off and stops one that is not, as its owner sees it: a write
 // that finds something else is decided about again, and one that is stopping is waited for.
-// Under RerunOnFailure KubeVirt takes a start that comes before it has noticed the stop for
-// none, and the end of the guest for the guest's own wish.
+// Under RerunOnFailure KubeVirt takes a start that comes before the guest is off for none,
+// and the end of the guest for the guest's own wish.
 func (w *world) power(ctx context.Context, n int) error {
 	for {
 		vm, err := w.c.KubeVirt.KubevirtV1().VirtualMachines(w.ns).Get(ctx, nameOf(n), metav1.GetOptions{})
@@ -107,7 +107,7 @@ func (w *world) power(ctx context.Context, n int) error {
 		}
 		to, off := virtv1.RunStrategyHalted, true
 		if isHalted(vm) {
-			if vm.Status.RunStrategy != virtv1.RunStrategyHalted {
+			if vm.Status.RunStrategy != virtv1.RunStrategyHalted || vm.Status.Created {
 				if err := pause(ctx, 300*time.Millisecond); err != nil {
 					return err
 				}
