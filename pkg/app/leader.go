@@ -63,7 +63,7 @@ func lead(ctx context.Context, client kubernetes.Interface, o Options, m *metric
 	if err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
-	c := &candidate{identity: host + "_" + string(uuid.NewUUID()), start: start, metrics: m}
+	c := &candidate{identity: host + "_" + string(uuid.NewUUID()), start: start, metrics: m, again: func() {}}
 	c.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Name: leaderLease, Namespace: o.Namespace},
@@ -95,7 +95,8 @@ type candidate struct {
 	metrics  *metrics.Metrics
 
 	mu sync.Mutex
-	// again ends the wait for the next attempt, by ending the elector's run.
+	// again ends the wait for the next attempt, by ending the elector's run; before the first
+	// there is nothing to end.
 	again   context.CancelFunc
 	leading bool
 	err     error

@@ -127,7 +127,7 @@ func (s *situation) dispatch(p *Plan, queue []*Fate) {
 		if s.recentlySent(p, f) {
 			continue
 		}
-		if left := i.outlived(); left != "" {
+		if left := i.outlived(); left != "" && f.Means != ByExternal {
 			// Marked, it would hold a slot for nothing.
 			f.Detail = left
 			continue

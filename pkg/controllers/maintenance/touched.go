@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -134,11 +135,20 @@ func (c *Controller) touchedByVMI(obj any) {
 }
 
 func (c *Controller) touchedByPod(obj any) {
-	if pod, ok := obj.(*corev1.Pod); ok && c.leading.Load() {
-		c.enqueueIfEngaged(pod.Spec.NodeName)
-		if pod.Spec.NodeName == "" {
-			// A migration target that no node takes concerns the node it should leave.
-			c.enqueueEngaged(0)
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || !c.leading.Load() {
+		return
+	}
+	c.enqueueIfEngaged(pod.Spec.NodeName)
+	// The target of a migration concerns the node that the VMI is to leave, be it one that
+	// no node takes, or one that has ended.
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return
+	}
+	if vmi, err := c.VMIs.Get(pod.Namespace, owner.Name); err == nil {
+		for _, node := range plan.NodesOf(vmi) {
+			c.enqueueIfEngaged(node)
 		}
 	}
 }
