@@ -57,6 +57,20 @@ func (c *crds) next() <-chan struct{} {
 	return c.changed
 }
 
+// each calls look after every change, of several changes at once maybe only once, until
+// the context ends.
+func (c *crds) each(ctx context.Context, look func()) {
+	for {
+		changed := c.next()
+		look()
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
 // established reports whether all the named CRDs serve requests.
 func (c *crds) established(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {

@@ -53,6 +53,7 @@ func (m *manager) longhorn(ctx context.Context, c *maintenancecontroller.Control
 		return
 	}
 	m.storage.Store(reader)
+	c.Reconsider()
 	log.Info("volumes are checked")
 	context.AfterFunc(ctx, func() {
 		m.storage.Store(nil)
@@ -61,7 +62,7 @@ func (m *manager) longhorn(ctx context.Context, c *maintenancecontroller.Control
 }
 
 // harvester serves upgrades while Harvester's CRDs are there.
-func (m *manager) harvester(ctx context.Context) {
+func (m *manager) harvester(ctx context.Context, c *maintenancecontroller.Controller) {
 	log := logrus.WithField("system", "harvester")
 	client, err := dynamic.NewForConfig(m.config)
 	if err != nil {
@@ -74,6 +75,7 @@ func (m *manager) harvester(ctx context.Context) {
 		return
 	}
 	m.upgrades.Store(upgrades)
+	c.Reconsider()
 	log.Info("upgrades are checked")
 	context.AfterFunc(ctx, func() {
 		m.upgrades.Store(nil)
@@ -89,7 +91,8 @@ func (m *manager) upgrade() string {
 	return ""
 }
 
-// pending names what is installed and not served yet.
+// pending names what is installed and not served yet. Whoever changes the answer has the
+// controller reconsider what waits for it.
 func (m *manager) pending() string {
 	switch {
 	case m.crds.established(longhornCRDs[0]) && m.storage.Load() == nil:

@@ -142,7 +142,8 @@ func (m *manager) run(ctx context.Context) error {
 		return err
 	}
 	go m.crds.follow(ctx, func(ctx context.Context) { m.longhorn(ctx, c) }, longhornCRDs...)
-	go m.crds.follow(ctx, m.harvester, harvester.UpgradeCRD)
+	go m.crds.follow(ctx, func(ctx context.Context) { m.harvester(ctx, c) }, harvester.UpgradeCRD)
+	go m.crds.each(ctx, c.Reconsider)
 	m.wireWebhooks()
 	if err := m.wireAPI(ctx); err != nil {
 		return err

@@ -37,9 +37,6 @@ func validatingFace(id, message string) *Face {
 	return &Face{Phase: maintenance.PhaseValidating, Status: corev1.ConditionUnknown, Message: message, RequestID: id}
 }
 
-// whilePending is how soon it is looked again for what is not known yet.
-const whilePending = time.Second
-
 // Young is how long after its creation a node is looked at for marks that are meant for
 // another node of its name.
 const Young = 10 * time.Minute
@@ -88,7 +85,6 @@ func Admit(snapshot *Snapshot) (*Plan, error) {
 	if s.Pending != "" {
 		// A check that is skipped for a moment would let pass what it is there to refuse.
 		p.Face = validatingFace(id, "the pre-checks wait until "+s.Pending+" known")
-		p.wake(whilePending)
 		return p, nil
 	}
 	p.Findings = s.run(requestChecks)

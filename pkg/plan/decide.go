@@ -98,7 +98,6 @@ func (s *situation) currentFace() *Face {
 func (s *situation) engagedPhase(p *Plan) {
 	face := s.currentFace()
 	if s.Pending != "" {
-		p.wake(whilePending)
 		p.WatchPods = face.Phase != maintenance.PhaseCompleted
 		if p.WatchPods {
 			face.Message = "waiting until " + s.Pending + " known"

@@ -75,14 +75,14 @@ func TestNothingIsConcludedWhileASystemIsPending(t *testing.T) {
 	snapshot := w.snapshot("w1")
 	snapshot.Pending = "Longhorn's volumes are"
 	p, err := Admit(snapshot)
-	if err != nil || p.Face == nil || p.Face.Phase != maintenance.PhaseValidating || p.Wake == 0 {
+	if err != nil || p.Face == nil || p.Face.Phase != maintenance.PhaseValidating || p.Wake != 0 {
 		t.Errorf("a request is answered by %+v, %v", p.Face, err)
 	}
 	w.pass("w1")
 	w.pass("w1")
 	snapshot = w.snapshot("w1")
 	snapshot.Pending = "Longhorn's volumes are"
-	if p, err = Decide(snapshot); err != nil || len(p.Actions) > 0 || p.Face.Phase != maintenance.PhaseDraining || p.Wake == 0 {
+	if p, err = Decide(snapshot); err != nil || len(p.Actions) > 0 || p.Face.Phase != maintenance.PhaseDraining || p.Wake != 0 {
 		t.Errorf("a drain goes on with %v to %+v, %v", p.Actions, p.Face, err)
 	}
 }

@@ -67,6 +67,9 @@ func (s *situation) startStopped(p *Plan, emptied bool) (waiting []string) {
 	return waiting
 }
 
+// untilServed is how soon it is looked again at a start that KubeVirt has yet to serve.
+const untilServed = time.Second
+
 // decideVM: over means that the maintenance has ended for the VM, emptied that its
 // node is empty.
 func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
@@ -80,7 +83,7 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 		if len(v.VM.Status.StateChangeRequests) > 0 || v.VMI == nil || v.VMI.UID == record.Stopped {
 			// Halted now, KubeVirt would serve the request again. Once it is served, the new VMI
 			// alone tells what it was.
-			return VMPlan{Wake: whilePending}
+			return VMPlan{Wake: untilServed}
 		}
 		// A start request left over from before the stop is not a user.
 		return VMPlan{Actions: []Action{Halt{VM: v.VM, Record: record}}}
@@ -102,7 +105,7 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 	case over:
 		return s.start(v)
 	case point == maintenance.RestartAfterEnable && emptied && s.Pending != "":
-		return VMPlan{Waiting: "it waits until " + s.Pending + " known", Wake: whilePending}
+		return VMPlan{Waiting: "it waits until " + s.Pending + " known"}
 	case point == maintenance.RestartAfterEnable && emptied:
 		if why := s.cannotStartElsewhere(v); why != "" {
 			return VMPlan{Waiting: why, Stuck: true}

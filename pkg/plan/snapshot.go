@@ -45,7 +45,8 @@ type Snapshot struct {
 	// VMs on it; nil where Longhorn is not installed.
 	Volumes []Volume
 	// Pending names what is installed and not known yet, as after a start, "" for
-	// nothing. Nothing may be concluded from its absence in the snapshot.
+	// nothing. Nothing may be concluded from its absence in the snapshot. That something
+	// has become known brings new passes, see Controller.Reconsider.
 	Pending string
 	// ID is an id that nothing has; a new request gets it.
 	ID string

@@ -22,9 +22,6 @@ import (
 // was faster; more than a handful of deciders do not exist.
 const admissionTries = 10
 
-// admitAgain is when a request is looked at again while others are decided about.
-const admitAgain = 20 * time.Millisecond
-
 // abreast is how many decisions are carried out at once.
 const abreast = 10
 
@@ -38,21 +35,21 @@ type verdict struct {
 // are decided about together, since each decision alone would read all nodes anew: of
 // fifty requests the last would wait for fifty readings.
 func (c *Controller) admit(ctx context.Context, name string) error {
-	if !c.admitting.TryLock() {
+	if !c.admitting.take(name) {
 		// The decision takes a few requests; a worker is not parked for them.
-		c.Nodes.EnqueueAfter(name, admitAgain)
 		return nil
 	}
-	verdicts, err := func() ([]verdict, error) {
-		defer c.admitting.Unlock()
-		return c.grant(ctx)
-	}()
+	verdicts, missed, err := c.takeTurn(ctx)
 	if err != nil {
 		return err
 	}
 	errs := make([]error, len(verdicts))
 	workqueue.ParallelizeUntil(ctx, abreast, len(verdicts), func(n int) {
 		v := verdicts[n]
+		if missed[v.node.Name] {
+			// What its pass came for may be newer than the decision.
+			defer c.enqueueNode(v.node.Name)
+		}
 		if errs[n] = c.carryOut(ctx, v.node, v.plan); errs[n] == nil {
 			c.Observer.Decided(v.plan)
 			return
@@ -64,6 +61,21 @@ func (c *Controller) admit(ctx context.Context, name string) error {
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// takeTurn decides, and returns which of the nodes that are decided about missed the turn.
+// The others that missed it are looked at at once, the turn being free.
+func (c *Controller) takeTurn(ctx context.Context) (verdicts []verdict, missed map[string]bool, err error) {
+	defer func() {
+		missed = c.admitting.end()
+		for node := range missed {
+			if !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.node.Name == node }) {
+				c.enqueueNode(node)
+			}
+		}
+	}()
+	verdicts, err = c.grant(ctx)
+	return verdicts, nil, err
 }
 
 // asks reports a node whose request waits for its admission.

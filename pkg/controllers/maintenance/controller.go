@@ -85,9 +85,10 @@ type Controller struct {
 	leading atomic.Bool
 	told    told
 	looked  looked
-	// deciding is held while a plan is made, see decide, and admitting while requests
-	// are decided about, see grant.
-	deciding, admitting sync.Mutex
+	// deciding is held while a plan is made, see decide, and admitting is the turn of
+	// whoever decides about requests, see admit.
+	deciding  sync.Mutex
+	admitting turn
 }
 
 // Register adds the handlers. The context ends all passes.
@@ -118,6 +119,24 @@ func (c *Controller) Lead() error {
 		}
 	}
 	return nil
+}
+
+// Reconsider looks at every node that is in maintenance or asks for it. It is called when
+// what plans wait for may have become known.
+func (c *Controller) Reconsider() {
+	if !c.leading.Load() {
+		return
+	}
+	nodes, err := c.Nodes.Cache().List(labels.Everything())
+	if err != nil {
+		c.Log.WithError(err).Error("nodes to reconsider")
+		return
+	}
+	for _, node := range nodes {
+		if maintenance.Engaged(node) || c.wants(node) {
+			c.enqueueNode(node.Name)
+		}
+	}
 }
 
 // Rest ceases to act; what is under way ends by itself.
