@@ -29,6 +29,7 @@ func (m *manager) measure(coreV1 corecontrollers.Interface, kv kubevirtcontrolle
 	nodes, vms := coreV1.Node().Cache(), kv.VirtualMachine().Cache()
 	vms.AddIndexer(vmTouched, indexVMTouched)
 	m.metrics.Show(metrics.State{
+		Words: m.options.words(),
 		Nodes: func() ([]*corev1.Node, error) { return nodes.List(labels.Everything()) },
 		VMs:   func() ([]*kubevirtv1.VirtualMachine, error) { return vms.GetByIndex(vmTouched, "true") },
 	})

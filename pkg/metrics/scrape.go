@@ -18,6 +18,8 @@ type State struct {
 	Nodes func() ([]*corev1.Node, error)
 	// VMs are those with a marker or with Drydock's record.
 	VMs func() ([]*kubevirtv1.VirtualMachine, error)
+	// Words are the vocabulary on nodes.
+	Words maintenance.Vocabulary
 }
 
 // Show begins to make the series about nodes and VMs. They come from the caches and not
@@ -107,7 +109,7 @@ func (s *scrape) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.NewInvalidMetric(stoppedDesc, err)
 		return
 	}
-	machines(ch, vms, byName)
+	machines(ch, state.Words, vms, byName)
 }
 
 func (s *scrape) node(ch chan<- prometheus.Metric, node *corev1.Node) {
@@ -130,7 +132,7 @@ func (s *scrape) node(ch chan<- prometheus.Metric, node *corev1.Node) {
 }
 
 // machines makes the series about VMs that are off for a maintenance.
-func machines(ch chan<- prometheus.Metric, vms []*kubevirtv1.VirtualMachine, nodes map[string]*corev1.Node) {
+func machines(ch chan<- prometheus.Metric, words maintenance.Vocabulary, vms []*kubevirtv1.VirtualMachine, nodes map[string]*corev1.Node) {
 	type stop struct {
 		node    string
 		restart maintenance.RestartPoint
@@ -138,14 +140,15 @@ func machines(ch chan<- prometheus.Metric, vms []*kubevirtv1.VirtualMachine, nod
 	stopped := map[stop]int{}
 	for _, vm := range vms {
 		record, err := maintenance.VMRecordOf(vm)
-		marker := vm.Annotations[maintenance.AnnotationMarker]
-		switch {
-		case err == nil && record != nil:
+		if err == nil && record != nil {
 			stopped[stop{record.Node, record.Restart}]++
 			if due(record, nodes[record.Node]) {
 				send(ch, dueDesc, 1, vm.Namespace, vm.Name)
 			}
-		case marker != "" && (nodes[marker] == nil || !maintenance.Engaged(nodes[marker])):
+			continue
+		}
+		marker := vm.Annotations[maintenance.AnnotationMarker]
+		if plan.ForeignMarker(words, vm, nodes[marker]) != nil {
 			send(ch, orphanDesc, 1, vm.Namespace, vm.Name, marker)
 		}
 	}

@@ -97,12 +97,18 @@ func TestVMsThatAreOffAreShownByWhatBecomesOfThem(t *testing.T) {
 		node("in", maintenance.PhaseCompleted, "True", &maintenance.NodeRecord{ID: "m"}),
 		node("out", maintenance.PhaseNone, "", nil),
 		node("next", maintenance.PhaseDraining, "True", &maintenance.NodeRecord{ID: "another"}),
+		node("harvesters", maintenance.PhaseNone, "", nil),
 	}
+	nodes[3].Annotations[maintenance.AnnotationRequested] = "true"
 	foreign := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foreign", Annotations: map[string]string{maintenance.AnnotationMarker: "out"}}}
 	foreignIn := foreign.DeepCopy()
 	foreignIn.Name, foreignIn.Annotations[maintenance.AnnotationMarker] = "foreign-in", "in"
 	broken := foreign.DeepCopy()
 	broken.Name, broken.Annotations[maintenance.AnnotationVMRecord] = "broken", "{"
+	cloned := foreign.DeepCopy()
+	cloned.Name, cloned.Annotations[maintenance.AnnotationVMRecord] = "cloned", (&maintenance.VMRecord{ID: "m", VM: "its original", Node: "out"}).Encode()
+	served := foreign.DeepCopy()
+	served.Name, served.Annotations[maintenance.AnnotationMarker] = "served", "harvesters"
 	vms := []*kubevirtv1.VirtualMachine{
 		vm("waits", "in", as),
 		vm("starts", "in", func(r *maintenance.VMRecord) { r.Starting = true }),
@@ -111,14 +117,15 @@ func TestVMsThatAreOffAreShownByWhatBecomesOfThem(t *testing.T) {
 		vm("never", "out", func(r *maintenance.VMRecord) { r.Restart = maintenance.RestartNever }),
 		vm("node-gone", "gone", as),
 		vm("node-new", "out", func(r *maintenance.VMRecord) { r.NodeUID = "older" }),
-		foreign, foreignIn, broken,
+		foreign, foreignIn, broken, cloned, served,
 	}
-	m.Show(State{Nodes: func() ([]*corev1.Node, error) { return nodes, nil }, VMs: func() ([]*kubevirtv1.VirtualMachine, error) { return vms, nil }})
+	m.Show(State{Words: maintenance.Takeover, Nodes: func() ([]*corev1.Node, error) { return nodes, nil }, VMs: func() ([]*kubevirtv1.VirtualMachine, error) { return vms, nil }})
 	names := []string{"drydock_vm_start_due", "drydock_vms_stopped", "drydock_vm_marker_orphaned"}
 	want(t, m, `
 # HELP drydock_vm_marker_orphaned 1 for each VM whose marker names a node that is not in maintenance, without a record by which Drydock would start it.
 # TYPE drydock_vm_marker_orphaned gauge
 drydock_vm_marker_orphaned{name="broken",namespace="shop",node="out"} 1
+drydock_vm_marker_orphaned{name="cloned",namespace="shop",node="out"} 1
 drydock_vm_marker_orphaned{name="foreign",namespace="shop",node="out"} 1
 # HELP drydock_vm_start_due 1 for each VM that Drydock stopped, that is due to be started and is not started yet.
 # TYPE drydock_vm_start_due gauge

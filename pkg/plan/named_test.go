@@ -91,7 +91,7 @@ func TestLeavingNamesWhatItWithdraws(t *testing.T) {
 }
 
 // A VM that was cloned or restored while another was stopped has that one's annotations.
-// Nothing is halted, started or reported because of them.
+// Nothing is halted or started because of them, and its marker is reported as anybody's.
 func TestTheRecordOfAnotherVMIsNoRecord(t *testing.T) {
 	w := cluster(3, 1, false)
 	node := draining(w)

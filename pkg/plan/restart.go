@@ -35,17 +35,21 @@ func DecideVM(snapshot *Snapshot, v *StoppedVM) (VMPlan, error) {
 	return s.decideVM(v, over, emptied), nil
 }
 
-// ForeignMarker tells of a marker without Drydock's record that names a node out of
-// maintenance, nil when there is none. It is reported and never acted on: nobody knows
-// who left it and whether the VM should run.
+// ForeignMarker tells of a marker that names a node out of maintenance and stands without
+// a record by which Drydock would start the VM, nil when there is none. It is reported and
+// never acted on: nobody knows who left it, or what for, and whether the VM should run.
 func ForeignMarker(words maintenance.Vocabulary, vm *kubevirtv1.VirtualMachine, node *corev1.Node) *Event {
 	marker := vm.Annotations[maintenance.AnnotationMarker]
-	// A record that cannot be read is reported elsewhere.
-	if record, err := maintenance.VMRecordOf(vm); marker == "" || record != nil || err != nil || (node != nil && words.Engaged(node)) {
+	record, err := maintenance.VMRecordOf(vm)
+	if marker == "" || record != nil || (node != nil && words.Engaged(node)) {
 		return nil
 	}
+	why := "Drydock did not set it"
+	if err != nil {
+		why = fmt.Sprintf("Drydock cannot read what it wrote beside it (%v)", err)
+	}
 	return &Event{VM: vm, Reason: EventVMForeign, Once: marker, Warning: true, Message: fmt.Sprintf(
-		"metadata.annotations[%s] names node %s, which is not in maintenance, and Drydock did not set it: the VM is left as it is", maintenance.AnnotationMarker, marker)}
+		"metadata.annotations[%s] names node %s, which is not in maintenance, and %s: the VM is left as it is", maintenance.AnnotationMarker, marker, why)}
 }
 
 // startStopped starts the VMs of this maintenance that are due, each once. Before

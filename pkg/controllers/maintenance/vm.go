@@ -34,12 +34,9 @@ func (c *Controller) onVM(key string, vm *kubevirtv1.VirtualMachine) (*kubevirtv
 		}
 		return vm, nil
 	}
-	if _, ok := vm.Annotations[maintenance.AnnotationVMRecord]; !ok {
-		c.tellForeign(vm)
-		return vm, nil
-	}
 	snapshot, stopped, err := c.Gatherer.VM(vm)
-	if err != nil || stopped == nil {
+	if stopped == nil {
+		c.tellForeign(vm)
 		return vm, err
 	}
 	p, err := plan.DecideVM(snapshot, stopped)
@@ -62,7 +59,7 @@ func (c *Controller) onVM(key string, vm *kubevirtv1.VirtualMachine) (*kubevirtv
 	return vm, err
 }
 
-// tellForeign reports a marker that is not Drydock's.
+// tellForeign reports a marker by which Drydock starts nothing.
 func (c *Controller) tellForeign(vm *kubevirtv1.VirtualMachine) {
 	marker := vm.Annotations[maintenance.AnnotationMarker]
 	if marker == "" {
