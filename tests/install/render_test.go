@@ -142,6 +142,21 @@ func arguments(t *testing.T, flags ...string) []string {
 	return into[appsv1.Deployment](t, render(t, flags...), "Deployment").Spec.Template.Spec.Containers[0].Args
 }
 
+// Without an election a second pod acts as well, also while it takes the place of the
+// first.
+func TestTwoPodsNeverActAtOnce(t *testing.T) {
+	t.Parallel()
+	for flags, want := range map[string]appsv1.DeploymentStrategyType{
+		"replicas=1,leaderElect=false": appsv1.RecreateDeploymentStrategyType,
+		"replicas=1":                   appsv1.RollingUpdateDeploymentStrategyType,
+		"replicas=3":                   appsv1.RollingUpdateDeploymentStrategyType,
+	} {
+		if got := into[appsv1.Deployment](t, render(t, "--set", flags), "Deployment").Spec.Strategy; got.Type != want || got.RollingUpdate != nil != (want == appsv1.RollingUpdateDeploymentStrategyType) {
+			t.Errorf("%s: the pods are replaced by %+v, not %s", flags, got, want)
+		}
+	}
+}
+
 // The program takes what the chart gives it: it gets as far as the cluster, which is not
 // there.
 func TestTheProgramTakesItsArguments(t *testing.T) {
