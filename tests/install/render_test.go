@@ -115,6 +115,8 @@ func TestBadValuesAreNamed(t *testing.T) {
 		"tls.source=secret":                         "tls.caBundle: is empty",
 		"api.ingress.enabled=true":                  "api.ingress.host",
 		"metrics.port=8443":                         "is the port of",
+		"metrics.enabled=false,metrics.serviceMonitor.enabled=true": "metrics.serviceMonitor.enabled: true needs metrics.enabled: true",
+		"metrics.enabled=false,metrics.prometheusRule.enabled=true": "metrics.prometheusRule.enabled: true needs metrics.enabled: true",
 	} {
 		if output, err := helm(t, nil, "template", release, chart, "--set", value); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: %v, which does not name %q\n%.200s", value, err, want, output)

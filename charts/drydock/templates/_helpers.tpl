@@ -76,6 +76,12 @@ annotations:
 {{- if and $v.api.ingress.enabled (not (and $v.api.enabled $v.api.ingress.host)) }}
 {{- fail "api.ingress.enabled: true needs api.enabled: true and api.ingress.host" }}
 {{- end }}
+{{- if and $v.metrics.serviceMonitor.enabled (not $v.metrics.enabled) }}
+{{- fail "metrics.serviceMonitor.enabled: true needs metrics.enabled: true, or there is nothing to read" }}
+{{- end }}
+{{- if and $v.metrics.prometheusRule.enabled (not $v.metrics.enabled) }}
+{{- fail "metrics.prometheusRule.enabled: true needs metrics.enabled: true, or the alert that nobody leads fires for ever" }}
+{{- end }}
 {{- $ports := dict }}
 {{- range $name, $port := dict "webhooks.port" $v.webhooks.port "api.port" $v.api.port "metrics.port" $v.metrics.port "health.port" $v.health.port }}
 {{- $key := toString (int $port) }}
