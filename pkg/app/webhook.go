@@ -1,13 +1,19 @@
 package app
 
-import "context"
+import (
+	"context"
+
+	"github.com/drydock-dev/drydock/pkg/webhook"
+)
 
 // serveWebhooks binds the webhooks' address. m.webhooks answers once it is set.
 func (m *manager) serveWebhooks(ctx context.Context) error {
 	if !m.options.Webhook {
 		return nil
 	}
-	return m.serveTLS(ctx, "webhook", m.options.TLS.WebhookAddress, m.metrics.Webhook(&m.webhooks))
+	measured := m.metrics.Webhook(&m.webhooks, webhook.PathMutateVirtualMachines, webhook.PathValidateVirtualMachines,
+		webhook.PathMutateLaunchers, webhook.PathMutateNodes, webhook.PathValidateNodes)
+	return m.serveTLS(ctx, "webhook", m.options.TLS.WebhookAddress, measured)
 }
 
 // wireWebhooks sets what answers.

@@ -66,6 +66,7 @@ func New(version string, clock clock.PassiveClock) *Metrics {
 	m.stops = m.histogram("drydock_vm_stop_duration_seconds", "From the deletion of the instance of a VM that is stopped for a maintenance until it is gone, by when the VM is started again.", longBuckets, "restart")
 	m.clientLatency = m.histogram("drydock_apiserver_request_duration_seconds", "Answers of the API server, watches left out, by verb and resource.", answerBuckets, "verb", "resource")
 	m.webhook = m.histogram("drydock_webhook_request_duration_seconds", "Answers of the admission webhooks, by path and verdict.", answerBuckets, "path", "verdict")
+	m.begin()
 
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "drydock_build_info", Help: "Always 1; the version is a label.", ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)

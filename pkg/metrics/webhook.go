@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// Webhook measures the answers of a handler of admission reviews. The path is the one
-// under which a ServeMux found the handler, so that nobody makes series by asking for
-// paths that do not exist.
-func (m *Metrics) Webhook(next http.Handler) http.Handler {
+// Webhook measures the answers of a handler of admission reviews at those paths. The path
+// of a series is the one under which a ServeMux found the handler, so that nobody makes
+// series by asking for paths that do not exist.
+func (m *Metrics) Webhook(next http.Handler, paths ...string) http.Handler {
+	measured(m.webhook, paths, texts{"allowed", "denied", "error"})
+	measured(m.webhook, texts{"other"}, texts{"error"})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began, answer := m.clock.Now(), &answer{ResponseWriter: w, code: http.StatusOK}
 		next.ServeHTTP(answer, r)
