@@ -102,6 +102,35 @@ var stories = []story{
 		series: []string{`drydock_webhook_request_duration_seconds_count{path="/validate/nodes",verdict="denied"} 0+60x40`},
 	},
 	{
+		alert: "DrydockWebhookNotReached", name: "the first call that fails, for ten minutes", fires: 21, quiet: 31, says: "did not reach the webhook nodes.mutate.drydock.dev", labels: map[string]string{"name": "nodes.mutate.drydock.dev"},
+		series: []string{
+			`up{job="apiserver",instance="a"} 1x60`, `up{job="apiserver",instance="b"} 1x60`,
+			`apiserver_admission_webhook_fail_open_count{job="apiserver",instance="a",name="nodes.mutate.drydock.dev",type="admit"} _x20 1x40`,
+			`apiserver_admission_webhook_fail_open_count{job="apiserver",instance="b",name="nodes.mutate.drydock.dev",type="admit"} 7x60`,
+			`apiserver_admission_webhook_fail_open_count{job="apiserver",instance="b",name="somebody.else.s",type="admit"} 0+1x60`,
+		},
+	},
+	{
+		alert: "DrydockWebhookNotReached", name: "one more call that fails", quiet: 19, fires: 22, says: "did not reach the webhook nodes.validate.drydock.dev", labels: map[string]string{"name": "nodes.validate.drydock.dev"},
+		series: []string{`apiserver_admission_webhook_fail_open_count{job="apiserver",instance="a",name="nodes.validate.drydock.dev",type="validating"} 3x20 4x40`},
+	},
+	{
+		alert: "DrydockWebhookNotReached", name: "what the failure policy refuses", quiet: 19, fires: 21, says: "did not reach the webhook virtualmachines.validate.drydock.dev", labels: map[string]string{"name": "virtualmachines.validate.drydock.dev"},
+		series: []string{
+			`up{job="apiserver",instance="a"} 1x60`,
+			`apiserver_admission_webhook_rejection_count{job="apiserver",instance="a",name="virtualmachines.validate.drydock.dev",type="validating",operation="CREATE",error_type="calling_webhook_error",rejection_code="500"} _x20 1x40`,
+		},
+	},
+	{
+		alert: "DrydockWebhookNotReached", name: "a Prometheus that is new, refusals, and somebody else's webhook", quiet: 3,
+		series: []string{
+			`up{job="apiserver",instance="a"} 1x60`,
+			`apiserver_admission_webhook_fail_open_count{job="apiserver",instance="a",name="nodes.mutate.drydock.dev",type="admit"} 7x60`,
+			`apiserver_admission_webhook_rejection_count{job="apiserver",instance="a",name="nodes.validate.drydock.dev",type="validating",operation="UPDATE",error_type="no_error",rejection_code="403"} 0+1x60`,
+			`apiserver_admission_webhook_fail_open_count{job="apiserver",instance="a",name="somebody.else.s",type="admit"} 0+1x60`,
+		},
+	},
+	{
 		alert: "DrydockNoLeader", name: "three that follow", quiet: 1, fires: 4, says: "No replica", labels: map[string]string{},
 		series: []string{`drydock_leader{pod="a"} 0x10`, `drydock_leader{pod="b"} 0x10`, `drydock_leader{pod="c"} 0x10`},
 	},

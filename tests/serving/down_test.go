@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -38,7 +39,25 @@ func TestWhatWorksWhileNobodyAnswers(t *testing.T) {
 					}
 				})
 			}
+			s.counted(t, policy)
 		})
+	}
+}
+
+// counted checks that the API server counts the calls that failed, by the names that the
+// alert DrydockWebhookNotReached asks for.
+func (s *silent) counted(t *testing.T, policy admissionv1.FailurePolicyType) {
+	t.Helper()
+	page, err := s.c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`(?m)^apiserver_admission_webhook_fail_open_count\{name="nodes\.mutate\.drydock\.dev",type="admit"\} [1-9]`)
+	if policy == admissionv1.Fail {
+		want = regexp.MustCompile(`(?m)^apiserver_admission_webhook_rejection_count\{error_type="calling_webhook_error",name="nodes\.mutate\.drydock\.dev",operation="UPDATE",rejection_code="[0-9]+",type="admit"\} [1-9]`)
+	}
+	if !want.Match(page) {
+		t.Errorf("the API server's metrics have no line %s", want)
 	}
 }
 
