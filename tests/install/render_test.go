@@ -45,6 +45,7 @@ var matrix = map[string][]string{
 	"other labels":            {"--set", "labelSync.keys={example.org/a,example.org/b},labelSync.prefix=example.org/"},
 	"no labels":               {"--set", "labelSync.enabled=false"},
 	"watched":                 {"--set", "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true,metrics.serviceMonitor.interval=1m"},
+	"watched closely":         {"--set", "tls.source=certManager,tls.certManager.duration=240h,tls.certManager.renewBefore=24h,metrics.prometheusRule.enabled=true,metrics.prometheusRule.certificateEndsWithin=12h"},
 	"an Ingress":              {"--set", "api.ingress.enabled=true,api.ingress.host=drydock.example.org,api.ingress.className=nginx,api.ingress.tlsSecretName=cert", "--set-json", `api.ingress.annotations={"nginx.ingress.kubernetes.io/backend-protocol":"HTTPS"}`},
 	"a narrow network":        {"--set-json", `networkPolicy={"apiServerPorts":[6443],"metricsFrom":[{"namespaceSelector":{}}]}`},
 	"no network policy":       {"--set", "networkPolicy.enabled=false"},
@@ -115,7 +116,10 @@ func TestBadValuesAreNamed(t *testing.T) {
 		"tls.source=secret":                         "tls.caBundle: is empty",
 		"api.ingress.enabled=true":                  "api.ingress.host",
 		"api.ingress.path=/dock":                    "path",
-		"metrics.port=8443":                         "is the port of",
+		"metrics.prometheusRule.enabled=true,tls.source=certManager,tls.certManager.renewBefore=24h": "metrics.prometheusRule.certificateEndsWithin: 168h is not less than the 24h",
+		"metrics.prometheusRule.enabled=true,metrics.prometheusRule.certificateEndsWithin=720h":      "metrics.prometheusRule.certificateEndsWithin: 720h is not less than the 720h",
+		"metrics.prometheusRule.certificateEndsWithin=7d":                                            "certificateEndsWithin",
+		"metrics.port=8443": "is the port of",
 		"metrics.enabled=false,metrics.serviceMonitor.enabled=true": "metrics.serviceMonitor.enabled: true needs metrics.enabled: true",
 		"metrics.enabled=false,metrics.prometheusRule.enabled=true": "metrics.prometheusRule.enabled: true needs metrics.enabled: true",
 	} {
@@ -156,6 +160,18 @@ func TestTwoPodsNeverActAtOnce(t *testing.T) {
 	} {
 		if got := into[appsv1.Deployment](t, render(t, "--set", flags), "Deployment").Spec.Strategy; got.Type != want || got.RollingUpdate != nil != (want == appsv1.RollingUpdateDeploymentStrategyType) {
 			t.Errorf("%s: the pods are replaced by %+v, not %s", flags, got, want)
+		}
+	}
+}
+
+// The alert on a certificate's end has the limit that was set, since one that is renewed
+// later than that would be an alert each time.
+func TestTheAlertOnACertificatesEndHasItsLimit(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{"": "168 * 3600", ",metrics.prometheusRule.certificateEndsWithin=12h": "12 * 3600"} {
+		output, err := helm(t, nil, "template", release, chart, "--set", "metrics.prometheusRule.enabled=true"+values)
+		if err != nil || !strings.Contains(output, "drydock_certificate_expiry_timestamp_seconds) - time() < "+want+"\n") {
+			t.Errorf("--set %s: the alert has not the limit %s: %v", values, want, err)
 		}
 	}
 }

@@ -82,6 +82,13 @@ annotations:
 {{- if and $v.metrics.prometheusRule.enabled (not $v.metrics.enabled) }}
 {{- fail "metrics.prometheusRule.enabled: true needs metrics.enabled: true, or the alert that nobody leads fires for ever" }}
 {{- end }}
+{{- if and $v.metrics.prometheusRule.enabled (ne $v.tls.source "secret") }}
+{{- $limit := $v.metrics.prometheusRule.certificateEndsWithin | default "168h" }}
+{{- $renewal := ternary $v.tls.certManager.renewBefore "720h" (eq $v.tls.source "certManager") }}
+{{- if ge (int (trimSuffix "h" $limit)) (int (trimSuffix "h" $renewal)) }}
+{{- fail (printf "metrics.prometheusRule.certificateEndsWithin: %s is not less than the %s that are left when the certificate is renewed, so that each renewal would be an alert" $limit $renewal) }}
+{{- end }}
+{{- end }}
 {{- $ports := dict }}
 {{- range $name, $port := dict "webhooks.port" $v.webhooks.port "api.port" $v.api.port "metrics.port" $v.metrics.port "health.port" $v.health.port }}
 {{- $key := toString (int $port) }}
