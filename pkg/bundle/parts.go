@@ -125,7 +125,7 @@ func (c *collector) log(ctx context.Context, pod, container string, previous boo
 	if err != nil {
 		c.unread("the rest of the log of "+name, err)
 	}
-	return c.archive.add("logs/"+name+".log", []byte(withoutPeople(string(content))))
+	return c.archive.add("logs/"+name+".log", []byte(withoutPeopleInLog(string(content))))
 }
 
 const readme = `A support bundle of Drydock %s, made at %s.

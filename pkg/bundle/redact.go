@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -146,8 +145,3 @@ func withoutRequester(record string) string {
 	}
 	return string(raw)
 }
-
-// people are where texts of Drydock and of the API server name who did something.
-var people = regexp.MustCompile(`(requested by |User "|"user":\s*"|"username":\s*"|\buser="?|\busername="?)[^\s",;]+`)
-
-func withoutPeople(text string) string { return people.ReplaceAllString(text, "${1}"+leftOut) }

@@ -196,11 +196,12 @@ func (s *situation) completed(p *Plan, face *Face) {
 
 const uncordonedMeanwhile = "the node was uncordoned by somebody else while in maintenance, nothing is done about it"
 
+// byWord names who asked, in quotes: a support bundle leaves out what is in them.
 func byWord(who string) string {
 	if who == "" {
 		return ""
 	}
-	return " by " + who
+	return fmt.Sprintf(" by %q", who)
 }
 
 func forcedWord(forced bool) string {

@@ -66,9 +66,10 @@ func TestABundleHasWhatHelpsAndNoSecrets(t *testing.T) {
 		spec.Volumes = append(spec.Volumes, virtv1.Volume{Name: "init", VolumeSource: virtv1.VolumeSource{CloudInitNoCloud: &virtv1.CloudInitNoCloudSource{UserData: "#cloud-config\nssh_authorized_keys: [" + secret + "]"}}})
 		vm.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": secret}
 	}))
-	operator.Annotate(t, c, host, map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationRequestedBy: "alice"})
+	operator.Annotate(t, c, host, map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationRequestedBy: "CN=alice Doe,OU=alice; by=alice"})
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	operator.AwaitEvent(t, c, "VirtualMachine", ns, "a", "MaintenanceStopping")
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceRequested", "requested by")
 
 	output := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	said, err := manager.Run(t.Context(), "bundle", "--kubeconfig", c.Kubeconfig(t, "helper"), "--output", output)
@@ -91,6 +92,9 @@ func TestABundleHasWhatHelpsAndNoSecrets(t *testing.T) {
 		if !strings.Contains(files[name], holds) {
 			t.Errorf("%s has no %q:\n%.2000s", name, holds, files[name])
 		}
+	}
+	if who := `maintenance was requested by "(left out)"`; !strings.Contains(files["resources/events.yaml"], who) {
+		t.Errorf("resources/events.yaml has no %s", who)
 	}
 	if said, err := manager.Run(t.Context(), "bundle", "--kubeconfig", c.Kubeconfig(t, "helper"), "--output", output); err == nil {
 		t.Errorf("a file that exists is written over:\n%s", said)
