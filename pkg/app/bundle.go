@@ -17,9 +17,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/drydock-dev/drydock/pkg/bundle"
+	"github.com/drydock-dev/drydock/pkg/execute"
+	"github.com/drydock-dev/drydock/pkg/kubevirt"
 )
 
-// bundleCommand is `drydock bundle`. Kubeconfig and namespace are the program's flags.
+// bundleCommand is `drydock bundle`. Kubeconfig, namespace and the name of the webhook
+// configurations are the program's flags.
 func bundleCommand(o *Options) *cli.Command {
 	var output string
 	var since time.Duration
@@ -62,7 +65,10 @@ func bundleOptions(o *Options, since time.Duration) (bundle.Options, error) {
 	config.QPS, config.Burst = 50, 100
 	config.UserAgent = "drydock-bundle/" + Version
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	options := bundle.Options{Namespace: o.Namespace, Since: since, Version: version(), Clock: clock.RealClock{}}
+	options := bundle.Options{
+		Namespace: o.Namespace, Leases: []string{leaderLease, execute.LedgerName}, WebhookConfiguration: o.TLS.WebhookConfiguration,
+		LauncherSelector: kubevirt.LauncherSelector, Since: since, Version: version(), Clock: clock.RealClock{},
+	}
 	if options.Kube, err = kubernetes.NewForConfig(config); err != nil {
 		return bundle.Options{}, fmt.Errorf("client: %w", err)
 	}

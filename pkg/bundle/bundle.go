@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +27,12 @@ type Options struct {
 	Dynamic dynamic.Interface
 	// Namespace is Drydock's own.
 	Namespace string
+	// Leases are the names of those there; WebhookConfiguration is that of both webhook
+	// configurations.
+	Leases               []string
+	WebhookConfiguration string
+	// LauncherSelector selects KubeVirt's launcher pods.
+	LauncherSelector string
 	// Since is how far back events and logs go; 0 for as far as there are any.
 	Since time.Duration
 	// Version is the program's.
@@ -60,7 +65,7 @@ var errNothing = errors.New("nothing could be read from the cluster")
 func Write(ctx context.Context, w io.Writer, o Options) (Report, error) {
 	now := o.Clock.Now()
 	c := &collector{Options: o, now: now, archive: newArchive(w, "drydock-bundle-"+now.UTC().Format("20060102-150405"), now)}
-	for _, k := range kinds() {
+	for _, k := range kinds(&o) {
 		if err := c.kind(ctx, &k); err != nil {
 			return c.report, err
 		}
@@ -91,10 +96,12 @@ func (c *collector) unread(what string, err error) {
 // kind reads all objects of a kind into one file.
 func (c *collector) kind(ctx context.Context, k *kind) error {
 	var file bytes.Buffer
+	var found []string
 	err := c.each(ctx, k, metav1.ListOptions{LabelSelector: k.labels}, func(object *unstructured.Unstructured) error {
-		if len(k.names) > 0 && !slices.Contains(k.names, object.GetName()) {
+		if !k.wanted(object) {
 			return nil
 		}
+		found = append(found, object.GetName())
 		if k.Resource == "nodes" {
 			if err := c.plan(object); err != nil {
 				return err
@@ -108,6 +115,10 @@ func (c *collector) kind(ctx context.Context, k *kind) error {
 	}
 	if err != nil {
 		c.unread(k.GroupResource().String(), err)
+		found = k.names // nobody knows
+	}
+	for _, missing := range k.missing(found) {
+		c.report.Unread = append(c.report.Unread, k.GroupResource().String()+" "+missing+": not there")
 	}
 	if file.Len() == 0 {
 		return nil

@@ -1,6 +1,9 @@
 package bundle
 
 import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -9,11 +12,14 @@ type kind struct {
 	schema.GroupVersionResource
 	// file names it in the archive.
 	file string
-	// own keeps it to Drydock's namespace, labels and names to the objects that they select.
+	// own keeps it to Drydock's namespace, labels to the objects that they select.
 	own    bool
 	labels string
-	names  []string
-	keep   selection
+	// names are the objects that are looked for, "" for none; labelled are taken too, since a
+	// release of another name has named them after itself.
+	names    []string
+	labelled bool
+	keep     selection
 }
 
 // metadata is kept of every object; annotations are chosen by their keys.
@@ -57,14 +63,35 @@ var eventFields = []string{
 	"type", "reason", "message", "count", "firstTimestamp", "lastTimestamp", "eventTime", "involvedObject", "source.component", "reportingComponent",
 }
 
-const drydockLabel = "app.kubernetes.io/name=drydock"
+// What the chart and deploy/ put on Drydock's own objects.
+const (
+	nameLabel    = "app.kubernetes.io/name"
+	drydockName  = "drydock"
+	drydockLabel = nameLabel + "=" + drydockName
+)
+
+// wanted reports that an object is one of those that the kind stands for.
+func (k *kind) wanted(object metav1.Object) bool {
+	if len(k.names) == 0 || slices.Contains(k.names, object.GetName()) {
+		return true
+	}
+	return k.labelled && object.GetLabels()[nameLabel] == drydockName
+}
+
+// missing are the names that are not among those found.
+func (k *kind) missing(found []string) []string {
+	if k.labelled && len(found) > 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(k.names), func(name string) bool { return name == "" || slices.Contains(found, name) })
+}
 
 func resource(group, version, name string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: name}
 }
 
 // kinds are what a bundle holds, nodes first: which pods matter depends on them.
-func kinds() []kind {
+func kinds(o *Options) []kind {
 	return append([]kind{
 		{GroupVersionResource: resource("", "v1", "nodes"), keep: keeping(
 			"spec.unschedulable", "spec.taints", "status.conditions", "status.allocatable", "status.capacity",
@@ -82,7 +109,7 @@ func kinds() []kind {
 			"status.volumeStatus.name", "status.volumeStatus.phase", "status.volumeStatus.reason", "status.volumeStatus.persistentVolumeClaimInfo")...)},
 		{GroupVersionResource: resource("kubevirt.io", "v1", "virtualmachineinstancemigrations"), keep: keeping(append(under("status.migrationState", migrationState),
 			"spec.vmiName", "status.phase", "status.phaseTransitionTimestamps", "status.conditions")...)},
-		{GroupVersionResource: resource("", "v1", "pods"), file: "launchers", labels: "kubevirt.io=virt-launcher", keep: keeping(podFields...)},
+		{GroupVersionResource: resource("", "v1", "pods"), file: "launchers", labels: o.LauncherSelector, keep: keeping(podFields...)},
 		{GroupVersionResource: resource("policy", "v1", "poddisruptionbudgets"), keep: keeping("spec", "status")},
 		{GroupVersionResource: resource("longhorn.io", "v1beta2", "volumes"), keep: keeping(
 			"spec.nodeID", "spec.numberOfReplicas", "status.state", "status.robustness", "status.conditions", "status.currentNodeID",
@@ -91,19 +118,20 @@ func kinds() []kind {
 			"spec.nodeID", "spec.volumeName", "spec.healthyAt", "spec.failedAt", "spec.active", "spec.desireState", "status.currentState")},
 		{GroupVersionResource: resource("longhorn.io", "v1beta2", "engines"), keep: keeping("spec.nodeID", "spec.volumeName", "status.currentState", "status.replicaModeMap")},
 		{GroupVersionResource: resource("harvesterhci.io", "v1beta1", "upgrades"), keep: keeping("spec.version", "status.conditions")},
-	}, ownKinds()...)
+	}, ownKinds(o)...)
 }
 
 // ownKinds are Drydock's own objects.
-func ownKinds() []kind {
+func ownKinds(o *Options) []kind {
+	configuration := []string{o.WebhookConfiguration}
 	return []kind{
-		{GroupVersionResource: resource("coordination.k8s.io", "v1", "leases"), own: true, names: []string{"drydock", "drydock-admission"}, keep: keeping("spec")},
+		{GroupVersionResource: resource("coordination.k8s.io", "v1", "leases"), own: true, names: o.Leases, keep: keeping("spec")},
 		{GroupVersionResource: resource("apps", "v1", "deployments"), own: true, labels: drydockLabel, keep: keeping(
 			"spec.replicas", "spec.template.spec.containers.name", "spec.template.spec.containers.image", "spec.template.spec.containers.args",
 			"spec.template.spec.containers.env.name", "spec.template.spec.containers.resources", "spec.template.spec.tolerations", "status")},
 		{GroupVersionResource: resource("", "v1", "pods"), file: "own-pods", own: true, labels: drydockLabel, keep: keeping(podFields...)},
 		{GroupVersionResource: resource("", "v1", "services"), own: true, labels: drydockLabel, keep: keeping("spec.type", "spec.ports", "spec.selector")},
-		{GroupVersionResource: resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"), names: []string{"drydock"}, keep: keeping(webhookFields...)},
-		{GroupVersionResource: resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"), names: []string{"drydock"}, keep: keeping(webhookFields...)},
+		{GroupVersionResource: resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"), names: configuration, labelled: true, keep: keeping(webhookFields...)},
+		{GroupVersionResource: resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"), names: configuration, labelled: true, keep: keeping(webhookFields...)},
 	}
 }

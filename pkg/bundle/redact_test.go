@@ -99,7 +99,7 @@ func grown(secret string) *rapid.Generator[any] {
 // No value of a secret field is ever in what goes into the archive, in whatever shape and
 // company.
 func TestSecretsAreLeftOut(t *testing.T) {
-	known := kinds()
+	known := kinds(&Options{})
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.SampledFrom(known).Draw(t, "kind")
 		object := map[string]any{"apiVersion": "v1", "kind": "K", "metadata": map[string]any{"name": "kept-name", "labels": map[string]any{"kept": "label"}}}
@@ -134,7 +134,7 @@ func FuzzOnlyListedFieldsAreKept(f *testing.F) {
 			t.Skip()
 		}
 		// What stands in the fields that are kept is not this test's business.
-		for _, k := range kinds() {
+		for _, k := range kinds(&Options{}) {
 			kept := k.redact(object)
 			if extra := beyond(kept, k.keep); extra != "" {
 				t.Errorf("%s: %s is kept", k.Resource, extra)
@@ -194,7 +194,7 @@ status: {printableStatus: Stopped, conditions: [{type: Ready, message: not runni
 `), &object); err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range kinds() {
+	for _, k := range kinds(&Options{}) {
 		if k.Resource != "virtualmachines" {
 			continue
 		}

@@ -3,6 +3,7 @@ package process
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -100,6 +102,40 @@ func TestABundleHasWhatHelpsAndNoSecrets(t *testing.T) {
 		t.Errorf("a file that exists is written over:\n%s", said)
 	}
 
+	for _, kind := range []string{"mutating", "validating"} {
+		if gone := kind + "webhookconfigurations.admissionregistration.k8s.io drydock: not there"; !strings.Contains(files["unread.txt"], gone) {
+			t.Errorf("unread.txt does not say %q:\n%s", gone, files["unread.txt"])
+		}
+	}
+	t.Run("when it is called otherwise", func(t *testing.T) {
+		admission := c.Kube.AdmissionregistrationV1()
+		mutating := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "other-drydock", Labels: map[string]string{"app.kubernetes.io/name": "drydock"}}}
+		validating := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
+		if _, err := admission.MutatingWebhookConfigurations().Create(t.Context(), mutating, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admission.ValidatingWebhookConfigurations().Create(t.Context(), validating, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx := context.Background() // the test's own has ended
+			if err := errors.Join(admission.MutatingWebhookConfigurations().Delete(ctx, mutating.Name, metav1.DeleteOptions{}),
+				admission.ValidatingWebhookConfigurations().Delete(ctx, validating.Name, metav1.DeleteOptions{})); err != nil {
+				t.Error(err)
+			}
+		})
+		output := filepath.Join(t.TempDir(), "bundle.tar.gz")
+		if said, err := manager.Run(t.Context(), "bundle", "--kubeconfig", c.Kubeconfig(t, "helper"), "--webhook-configuration", "mine", "--output", output); err != nil {
+			t.Fatalf("%v:\n%s", err, said)
+		}
+		files := unpacked(t, output)
+		if !strings.Contains(files["resources/mutatingwebhookconfigurations.yaml"], "other-drydock") || !strings.Contains(files["resources/validatingwebhookconfigurations.yaml"], "name: mine") {
+			t.Error("it has not the webhook configurations, by their label or their name")
+		}
+		if strings.Contains(files["unread.txt"], "webhookconfigurations") {
+			t.Errorf("unread.txt says that something is missing:\n%s", files["unread.txt"])
+		}
+	})
 	t.Run("who may read nodes only", func(t *testing.T) {
 		allow(t, c, "sees-nodes", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}})
 		output := filepath.Join(t.TempDir(), "bundle.tar.gz")
