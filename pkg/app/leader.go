@@ -11,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/urfave/cli/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -19,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/ptr"
 
 	"github.com/drydock-dev/drydock/pkg/metrics"
 )
@@ -59,20 +59,31 @@ func lead(ctx context.Context, client kubernetes.Interface, o Options, m *metric
 		<-ctx.Done()
 		return nil
 	}
+	c, err := newCandidate(client, o.Namespace, o.Election, m, start)
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, client, o.Namespace)
+}
+
+func newCandidate(client kubernetes.Interface, namespace string, o ElectionOptions, m *metrics.Metrics, start func() error) (*candidate, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("host name: %w", err)
+		return nil, fmt.Errorf("host name: %w", err)
 	}
 	c := &candidate{identity: host + "_" + string(uuid.NewUUID()), start: start, metrics: m, again: func() {}}
 	c.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Name: leaderLease, Namespace: o.Namespace},
-			Client:     client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: c.identity},
+		Lock: watchedLock{
+			LeaseLock: &resourcelock.LeaseLock{
+				LeaseMeta:  metav1.ObjectMeta{Name: leaderLease, Namespace: namespace},
+				Client:     client.CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: c.identity},
+			},
+			expired: c.expired,
 		},
-		LeaseDuration:   o.Election.LeaseDuration,
-		RenewDeadline:   o.Election.RenewDeadline,
-		RetryPeriod:     o.Election.RetryPeriod,
+		LeaseDuration:   o.LeaseDuration,
+		RenewDeadline:   o.RenewDeadline,
+		RetryPeriod:     o.RetryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: c.begin,
@@ -80,14 +91,33 @@ func lead(ctx context.Context, client kubernetes.Interface, o Options, m *metric
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("leader election: %w", err)
+		return nil, fmt.Errorf("leader election: %w", err)
 	}
-	return c.run(ctx, client, o.Namespace)
+	return c, nil
+}
+
+// watchedLock shows the elector a lease that has expired as one that nobody holds. The
+// elector counts from when it last asked and found another record, which is up to 4.4 s
+// after the renewal; the watch knows of each renewal at once.
+type watchedLock struct {
+	*resourcelock.LeaseLock
+	expired func(*resourcelock.LeaderElectionRecord) bool
+}
+
+// Get implements resourcelock.Interface. Should the lease be renewed after it was read, the
+// elector's write, which names the resourceVersion that was read, is refused.
+func (l watchedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.LeaseLock.Get(ctx)
+	if err == nil && l.expired(record) {
+		record.HolderIdentity = ""
+	}
+	return record, raw, err
 }
 
 // candidate waits for the lease, and acts while it has it. client-go asks for it every
 // two to four seconds, which is how long nobody would act after a leader has ended in
-// good order. So a candidate watches the lease, and asks at once when it is given back.
+// good order, and longer than the lease lasts after one was killed. So a candidate watches
+// the lease, and asks at once when it is given back, and in the moment when it expires.
 type candidate struct {
 	identity string
 	elector  *leaderelection.LeaderElector
@@ -100,6 +130,11 @@ type candidate struct {
 	again   context.CancelFunc
 	leading bool
 	err     error
+	// seen is what the watch last showed, and since when; expiry ends the wait when a
+	// lease that is not renewed expires.
+	seen   *resourcelock.LeaderElectionRecord
+	since  time.Time
+	expiry *time.Timer
 }
 
 func (c *candidate) run(ctx context.Context, client kubernetes.Interface, namespace string) error {
@@ -136,8 +171,8 @@ func (c *candidate) watch(ctx context.Context, client kubernetes.Interface, name
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, leaderLease).String()
 	}))
 	look := func(obj any) {
-		if lease, ok := obj.(*coordinationv1.Lease); ok && ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
-			c.released()
+		if lease, ok := obj.(*coordinationv1.Lease); ok {
+			c.look(resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec))
 		}
 	}
 	// A Lease that is deleted is none that was given back: its holder goes on until it
@@ -151,15 +186,52 @@ func (c *candidate) watch(ctx context.Context, client kubernetes.Interface, name
 	return nil
 }
 
-// released makes the elector ask now. Should it have asked already, its request may be
-// cut off after the API server has taken it: the next one then finds this replica named.
-func (c *candidate) released() {
+// look notes a record when it is first seen: as client-go does, a candidate relies on its own
+// clock alone. A watch that begins anew shows again what it showed before.
+func (c *candidate) look(record *resourcelock.LeaderElectionRecord) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.seen != nil && equality.Semantic.DeepEqual(c.seen, record) {
+		return
+	}
+	c.seen, c.since = record, time.Now()
+	if c.expiry != nil {
+		c.expiry.Stop()
+	}
+	switch record.HolderIdentity {
+	case "":
+		c.ask("the leader lease was given back")
+	case c.identity:
+	default:
+		c.expiry = time.AfterFunc(lasts(record), func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.seen == record {
+				c.ask("the leader lease has expired")
+			}
+		})
+	}
+}
+
+// ask makes the elector ask now. Should it have asked already, its request may be cut off
+// after the API server has taken it: the next one then finds this replica named.
+func (c *candidate) ask(why string) {
 	if !c.leading {
-		logrus.Debug("the leader lease was given back")
+		logrus.Debug(why)
 		c.again()
 	}
+}
+
+// expired reports another's record that the watch has shown unchanged for as long as it
+// was to last.
+func (c *candidate) expired(record *resourcelock.LeaderElectionRecord) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return record.HolderIdentity != c.identity && c.seen != nil && equality.Semantic.DeepEqual(c.seen, record) && time.Since(c.since) >= lasts(record)
+}
+
+func lasts(record *resourcelock.LeaderElectionRecord) time.Duration {
+	return time.Duration(record.LeaseDurationSeconds) * time.Second
 }
 
 // begin is called when the lease is held.

@@ -43,7 +43,7 @@ func TestAnotherGoesOnWhereTheLeaderEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := cluster.For(t)
-			s := newStandbys(t, c, ends.managers)
+			s := newStandbys(t, c, ends.managers, sooner...)
 			inEachPhase(t, c, func(phase string) {
 				began := time.Now()
 				if err := ends.end(s.leader(t)); err != nil {
@@ -58,6 +58,18 @@ func TestAnotherGoesOnWhereTheLeaderEnds(t *testing.T) {
 	}
 }
 
+// The same with the times that are shipped, once: another leads as soon as the lease of the
+// one that was killed has expired. That it asks in that very moment is tested in pkg/app.
+func TestAnotherLeadsOnceTheLeaseHasExpired(t *testing.T) {
+	c := cluster.For(t)
+	s := newStandbys(t, c, 2)
+	leader := s.leader(t)
+	began := time.Now()
+	leader.Kill()
+	s.leader(t)
+	t.Logf("another led after %s", time.Since(began).Round(time.Millisecond))
+}
+
 // sooner halves how long a leader is missed that was killed: nothing here depends on it.
 var sooner = []string{"--leader-lease-duration=8s", "--leader-renew-deadline=6s", "--leader-retry-period=1s"}
 
@@ -65,12 +77,13 @@ var sooner = []string{"--leader-lease-duration=8s", "--leader-renew-deadline=6s"
 type standbys struct {
 	c          *cluster.Cluster
 	kubeconfig string
+	flags      []string
 	members    []*manager.Manager
 }
 
-func newStandbys(t *testing.T, c *cluster.Cluster, count int) *standbys {
+func newStandbys(t *testing.T, c *cluster.Cluster, count int, flags ...string) *standbys {
 	t.Helper()
-	s := &standbys{c: c, kubeconfig: c.Kubeconfig(t, "drydock"), members: make([]*manager.Manager, count)}
+	s := &standbys{c: c, kubeconfig: c.Kubeconfig(t, "drydock"), flags: flags, members: make([]*manager.Manager, count)}
 	t.Cleanup(func() {
 		for n, m := range s.members {
 			if m == nil {
@@ -92,7 +105,7 @@ func newStandbys(t *testing.T, c *cluster.Cluster, count int) *standbys {
 // launch begins one, and returns when it waits for the lease or has it.
 func (s *standbys) launch(t *testing.T, n int) {
 	t.Helper()
-	m, err := manager.Launch(s.kubeconfig, sooner...)
+	m, err := manager.Launch(s.kubeconfig, s.flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
