@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/drydock-dev/drydock/pkg/gather"
 	kubevirtcontrollers "github.com/drydock-dev/drydock/pkg/generated/controllers/kubevirt.io/v1"
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/pkg/metrics"
@@ -25,11 +26,12 @@ func indexVMTouched(vm *kubevirtv1.VirtualMachine) ([]string, error) {
 }
 
 // measure makes the metrics of what the caches show.
-func (m *manager) measure(coreV1 corecontrollers.Interface, kv kubevirtcontrollers.Interface) error {
+func (m *manager) measure(coreV1 corecontrollers.Interface, kv kubevirtcontrollers.Interface, gatherer *gather.Gatherer) error {
 	nodes, vms := coreV1.Node().Cache(), kv.VirtualMachine().Cache()
 	vms.AddIndexer(vmTouched, indexVMTouched)
 	m.metrics.Show(metrics.State{
-		Words: m.options.words(),
+		Words: gatherer.Config.Words,
+		VM:    gatherer.VM,
 		Nodes: func() ([]*corev1.Node, error) { return nodes.List(labels.Everything()) },
 		VMs:   func() ([]*kubevirtv1.VirtualMachine, error) { return vms.GetByIndex(vmTouched, "true") },
 	})

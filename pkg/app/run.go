@@ -199,7 +199,7 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 	if err := c.Watch(coreV1.Node().Informer(), kv.VirtualMachine().Informer(), kv.VirtualMachineInstance().Informer(), kv.VirtualMachineInstanceMigration().Informer(), coreV1.Pod().Informer(), budgets.Informer()); err != nil {
 		return nil, nil, err
 	}
-	if err := m.measure(coreV1, kv); err != nil {
+	if err := m.measure(coreV1, kv, gatherer); err != nil {
 		return nil, nil, err
 	}
 	c.Register(ctx)

@@ -18,6 +18,8 @@ type State struct {
 	Nodes func() ([]*corev1.Node, error)
 	// VMs are those with a marker or with Drydock's record.
 	VMs func() ([]*kubevirtv1.VirtualMachine, error)
+	// VM observes what decides about a VM that Drydock stopped; nil when it has no record.
+	VM func(vm *kubevirtv1.VirtualMachine) (*plan.Snapshot, *plan.StoppedVM, error)
 	// Words are the vocabulary on nodes.
 	Words maintenance.Vocabulary
 }
@@ -109,7 +111,7 @@ func (s *scrape) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.NewInvalidMetric(stoppedDesc, err)
 		return
 	}
-	machines(ch, state.Words, vms, byName)
+	state.machines(ch, vms, byName)
 }
 
 func (s *scrape) node(ch chan<- prometheus.Metric, node *corev1.Node) {
@@ -132,7 +134,7 @@ func (s *scrape) node(ch chan<- prometheus.Metric, node *corev1.Node) {
 }
 
 // machines makes the series about VMs that are off for a maintenance.
-func machines(ch chan<- prometheus.Metric, words maintenance.Vocabulary, vms []*kubevirtv1.VirtualMachine, nodes map[string]*corev1.Node) {
+func (s *State) machines(ch chan<- prometheus.Metric, vms []*kubevirtv1.VirtualMachine, nodes map[string]*corev1.Node) {
 	type stop struct {
 		node    string
 		restart maintenance.RestartPoint
@@ -142,32 +144,30 @@ func machines(ch chan<- prometheus.Metric, words maintenance.Vocabulary, vms []*
 		record, err := maintenance.VMRecordOf(vm)
 		if err == nil && record != nil {
 			stopped[stop{record.Node, record.Restart}]++
-			if due(record, nodes[record.Node]) {
+			if s.due(vm) {
 				send(ch, dueDesc, 1, vm.Namespace, vm.Name)
 			}
 			continue
 		}
 		marker := vm.Annotations[maintenance.AnnotationMarker]
-		if plan.ForeignMarker(words, vm, nodes[marker]) != nil {
+		if plan.ForeignMarker(s.Words, vm, nodes[marker]) != nil {
 			send(ch, orphanDesc, 1, vm.Namespace, vm.Name, marker)
 		}
 	}
-	for s, count := range stopped {
-		send(ch, stoppedDesc, float64(count), s.node, string(s.restart))
+	for of, count := range stopped {
+		send(ch, stoppedDesc, float64(count), of.node, string(of.restart))
 	}
 }
 
-// due reports that a VM is to be started: its node has left the maintenance that stopped
-// it, or its start has begun. When that node was deleted nobody starts it.
-func due(record *maintenance.VMRecord, node *corev1.Node) bool {
-	switch {
-	case record.Starting:
-		return true
-	case record.Restart == maintenance.RestartNever || node == nil || node.UID != record.NodeUID:
+// due reports that a VM is to run again by now, as the leader decides. What cannot be
+// decided is retried and logged there.
+func (s *State) due(vm *kubevirtv1.VirtualMachine) bool {
+	snapshot, stopped, err := s.VM(vm)
+	if err != nil || stopped == nil {
 		return false
 	}
-	current, err := maintenance.NodeRecordOf(node)
-	return err == nil && (current == nil || current.ID != record.ID)
+	p, err := plan.DecideVM(snapshot, stopped)
+	return err == nil && p.Due
 }
 
 func send(ch chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {

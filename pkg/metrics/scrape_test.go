@@ -25,9 +25,10 @@ func at(t time.Time) (*Metrics, *clocktesting.FakePassiveClock) {
 
 // node is one that shows a phase since noon; its record has the id "m".
 func node(name string, phase maintenance.Phase, status corev1.ConditionStatus, record *maintenance.NodeRecord) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: map[string]string{}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: map[string]string{}, Labels: map[string]string{kubevirtv1.NodeSchedulable: "true"}}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	if phase != maintenance.PhaseNone {
-		n.Status.Conditions = []corev1.NodeCondition{{Type: maintenance.ConditionType, Status: status, Reason: string(phase), LastTransitionTime: metav1.NewTime(noon)}}
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: maintenance.ConditionType, Status: status, Reason: string(phase), LastTransitionTime: metav1.NewTime(noon)})
 	}
 	if record != nil {
 		n.Annotations[maintenance.AnnotationNodeRecord] = record.Encode()
@@ -46,6 +47,23 @@ func vm(name, node string, change func(*maintenance.VMRecord)) *kubevirtv1.Virtu
 }
 
 func as(*maintenance.VMRecord) {}
+
+// afterEnable is stopped by consent, which no label changes.
+func afterEnable(r *maintenance.VMRecord) {
+	r.Restart, r.Source = maintenance.RestartAfterEnable, maintenance.SourceEvictionStrategy
+}
+
+func running(vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachine {
+	always := kubevirtv1.RunStrategyAlways
+	vm.Spec.RunStrategy = &always
+	return vm
+}
+
+// pinned is a VM that no node but its own can host.
+func pinned(vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachine {
+	vm.Spec.Template = &kubevirtv1.VirtualMachineInstanceTemplateSpec{Spec: kubevirtv1.VirtualMachineInstanceSpec{NodeSelector: map[string]string{corev1.LabelHostname: "in"}}}
+	return vm
+}
 
 // want compares some of the metrics with their text.
 func want(t *testing.T, m *Metrics, text string, names ...string) {
@@ -111,7 +129,10 @@ func TestVMsThatAreOffAreShownByWhatBecomesOfThem(t *testing.T) {
 	served.Name, served.Annotations[maintenance.AnnotationMarker] = "served", "harvesters"
 	vms := []*kubevirtv1.VirtualMachine{
 		vm("waits", "in", as),
-		vm("starts", "in", func(r *maintenance.VMRecord) { r.Starting = true }),
+		vm("refused", "in", afterEnable),
+		pinned(vm("pinned", "in", afterEnable)),
+		running(vm("starts", "in", func(r *maintenance.VMRecord) { r.Starting = true })),
+		running(vm("taken", "out", as)),
 		vm("due", "out", as),
 		vm("due-again", "next", as),
 		vm("never", "out", func(r *maintenance.VMRecord) { r.Restart = maintenance.RestartNever }),
@@ -119,7 +140,21 @@ func TestVMsThatAreOffAreShownByWhatBecomesOfThem(t *testing.T) {
 		vm("node-new", "out", func(r *maintenance.VMRecord) { r.NodeUID = "older" }),
 		foreign, foreignIn, broken, cloned, served,
 	}
-	m.Show(State{Words: maintenance.Takeover, Nodes: func() ([]*corev1.Node, error) { return nodes, nil }, VMs: func() ([]*kubevirtv1.VirtualMachine, error) { return vms, nil }})
+	observe := func(vm *kubevirtv1.VirtualMachine) (*plan.Snapshot, *plan.StoppedVM, error) {
+		record, err := maintenance.VMRecordOf(vm)
+		if err != nil || record == nil {
+			t.Errorf("VM %s is observed, with %v", vm.Name, err)
+			return nil, nil, err
+		}
+		s := &plan.Snapshot{Name: record.Node, Nodes: nodes, Now: noon}
+		for _, node := range nodes {
+			if node.Name == record.Node {
+				s.Node = node
+			}
+		}
+		return s, &plan.StoppedVM{VM: vm, Record: record}, nil
+	}
+	m.Show(State{Words: maintenance.Takeover, VM: observe, Nodes: func() ([]*corev1.Node, error) { return nodes, nil }, VMs: func() ([]*kubevirtv1.VirtualMachine, error) { return vms, nil }})
 	names := []string{"drydock_vm_start_due", "drydock_vms_stopped", "drydock_vm_marker_orphaned"}
 	want(t, m, `
 # HELP drydock_vm_marker_orphaned 1 for each VM whose marker names a node that is not in maintenance, without a record by which Drydock would start it.
@@ -131,13 +166,15 @@ drydock_vm_marker_orphaned{name="foreign",namespace="shop",node="out"} 1
 # TYPE drydock_vm_start_due gauge
 drydock_vm_start_due{name="due",namespace="shop"} 1
 drydock_vm_start_due{name="due-again",namespace="shop"} 1
+drydock_vm_start_due{name="refused",namespace="shop"} 1
 drydock_vm_start_due{name="starts",namespace="shop"} 1
 # HELP drydock_vms_stopped VMs that are off for the maintenance of a node, by when they are started again.
 # TYPE drydock_vms_stopped gauge
 drydock_vms_stopped{node="gone",restart="AfterDisable"} 1
 drydock_vms_stopped{node="in",restart="AfterDisable"} 2
+drydock_vms_stopped{node="in",restart="AfterEnable"} 2
 drydock_vms_stopped{node="next",restart="AfterDisable"} 1
-drydock_vms_stopped{node="out",restart="AfterDisable"} 2
+drydock_vms_stopped{node="out",restart="AfterDisable"} 3
 drydock_vms_stopped{node="out",restart="Never"} 1
 `, names...)
 	vms = nil

@@ -156,7 +156,7 @@ func (s *situation) work(p *Plan, face *Face) {
 // complete starts the VMs that wait for the node to be empty, each once, and ends
 // the drain. A start that fails does not delay it.
 func (s *situation) complete(p *Plan, face *Face, returned string) {
-	s.startStopped(p, true)
+	s.startStopped(p, Emptied)
 	if unsafe := checkStorage(s); len(unsafe) > 0 {
 		face.Message = "the node is empty, but must not be taken down: " + sentence(unsafe)
 		return

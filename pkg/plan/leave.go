@@ -31,7 +31,7 @@ func (s *situation) halted(p *Plan, face *Face) {
 	default:
 		face.Message = fmt.Sprintf("timed out after %s; %s; %s", s.Config.DrainTimeout, left, next)
 	}
-	face.Message += s.offSentence(false)
+	face.Message += s.offSentence(Lasts)
 	p.Face = face
 }
 
@@ -56,7 +56,7 @@ func (s *situation) leave(p *Plan) {
 		p.do(Uncordon{})
 		schedulable = true
 	}
-	waiting := s.startStopped(p, false)
+	waiting := s.startStopped(p, Over)
 	p.Face = &Face{Consume: true}
 	message := "the node has left maintenance"
 	if !schedulable {

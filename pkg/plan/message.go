@@ -218,7 +218,7 @@ func (s *situation) report() string {
 	if unsafe := checkStorage(s); len(unsafe) > 0 {
 		message = "do not reboot: " + sentence(unsafe)
 	}
-	message += s.offSentence(true)
+	message += s.offSentence(Emptied)
 	if sole := s.soleCopies(); len(sole) > 0 {
 		message += "; it holds the only healthy copy of " + names(sole) + ": reboot yes, remove no"
 	}
@@ -232,7 +232,7 @@ func isStart(action Action) bool {
 
 // offSentence lists the VMs that this maintenance stopped, and who starts them. On a
 // node that is not emptied those that wait for that are started on leaving as well.
-func (s *situation) offSentence(emptied bool) string {
+func (s *situation) offSentence(standing Standing) string {
 	var leaving, later, owner []string
 	for n := range s.Stopped {
 		v := &s.Stopped[n]
@@ -240,7 +240,7 @@ func (s *situation) offSentence(emptied bool) string {
 			continue
 		}
 		name := v.VM.Namespace + "/" + v.VM.Name
-		plan := s.decideVM(v, false, emptied)
+		plan := s.decideVM(v, standing)
 		switch {
 		case v.Record.Restart == maintenance.RestartNever:
 			owner = append(owner, name)

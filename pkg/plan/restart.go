@@ -14,7 +14,10 @@ import (
 // VMPlan is what to do about one VM that Drydock stopped.
 type VMPlan struct {
 	Actions []Action
-	// Waiting says why a VM that is due is not started, "" otherwise.
+	// Due is true for a VM that is to run again by now, and does not yet.
+	Due bool
+	// Waiting says why a VM is not started although its node has been emptied or left, ""
+	// otherwise. One that waits for leaving is not due.
 	Waiting string
 	// Stuck is true when that may last, and the owner should hear of it.
 	Stuck bool
@@ -30,9 +33,11 @@ func DecideVM(snapshot *Snapshot, v *StoppedVM) (VMPlan, error) {
 	if err != nil {
 		return VMPlan{}, err
 	}
-	over := s.record == nil || s.record.ID != v.Record.ID
-	emptied := !over && maintenance.PhaseOf(s.Node) == maintenance.PhaseCompleted
-	return s.decideVM(v, over, emptied), nil
+	standing, err := StandingOf(s.Node, v.Record.ID)
+	if err != nil {
+		return VMPlan{}, err
+	}
+	return s.decideVM(v, standing), nil
 }
 
 // ForeignMarker tells of a marker that names a node out of maintenance and stands without
@@ -52,16 +57,16 @@ func ForeignMarker(words maintenance.Vocabulary, vm *kubevirtv1.VirtualMachine, 
 		"metadata.annotations[%s] names node %s, which is not in maintenance, and %s: the VM is left as it is", maintenance.AnnotationMarker, marker, why)}
 }
 
-// startStopped starts the VMs of this maintenance that are due, each once. Before
-// Completed that is on leaving, all of them. It returns those that wait, with the reason,
-// which their owners are told as well.
-func (s *situation) startStopped(p *Plan, emptied bool) (waiting []string) {
+// startStopped starts the VMs of this maintenance that are due, each once: it is over for
+// them once the node is left. It returns those that wait, with the reason, which their
+// owners are told as well.
+func (s *situation) startStopped(p *Plan, standing Standing) (waiting []string) {
 	for n := range s.Stopped {
 		v := &s.Stopped[n]
 		if v.Record.ID != s.record.ID {
 			continue
 		}
-		plan := s.decideVM(v, !emptied, emptied)
+		plan := s.decideVM(v, standing)
 		p.do(plan.Actions...)
 		if plan.Waiting != "" {
 			waiting = append(waiting, fmt.Sprintf("%s/%s (%s)", v.VM.Namespace, v.VM.Name, plan.Waiting))
@@ -74,16 +79,14 @@ func (s *situation) startStopped(p *Plan, emptied bool) (waiting []string) {
 // untilServed is how soon it is looked again at a start that KubeVirt has yet to serve.
 const untilServed = time.Second
 
-// decideVM: over means that the maintenance has ended for the VM, emptied that its
-// node is empty.
-func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
+func (s *situation) decideVM(v *StoppedVM, standing Standing) VMPlan {
 	record := v.Record
 	switch {
 	case v.VM.DeletionTimestamp != nil:
 		return VMPlan{}
 	case record.Starting, startedByHarvester(v):
 		return s.starting(v)
-	case !halted(v.VM) && restartedByKubeVirt(v.VM) && !over && !startedPaused(v):
+	case !halted(v.VM) && restartedByKubeVirt(v.VM) && standing != Over && !startedPaused(v):
 		if len(v.VM.Status.StateChangeRequests) > 0 || v.VMI == nil || v.VMI.UID == record.Stopped {
 			// Halted now, KubeVirt would serve the request again. Once it is served, the new VMI
 			// alone tells what it was.
@@ -102,15 +105,15 @@ func (s *situation) decideVM(v *StoppedVM, over, emptied bool) VMPlan {
 	switch {
 	case point == maintenance.RestartNever && record.Restart != maintenance.RestartNever:
 		return forget(v, EventVMStaysOff, fmt.Sprintf("stays off: its label %s no longer asks for a restart", maintenance.LabelStrategy))
-	case point == maintenance.RestartNever && over:
+	case point == maintenance.RestartNever && standing == Over:
 		return forget(v, "", "")
 	case point == maintenance.RestartNever:
 		return VMPlan{}
-	case over:
+	case standing == Over:
 		return s.start(v)
-	case point == maintenance.RestartAfterEnable && emptied && s.Pending != "":
-		return VMPlan{Waiting: "it waits until " + s.Pending + " known"}
-	case point == maintenance.RestartAfterEnable && emptied:
+	case point == maintenance.RestartAfterEnable && standing == Emptied && s.Pending != "":
+		return VMPlan{Due: true, Waiting: "it waits until " + s.Pending + " known"}
+	case point == maintenance.RestartAfterEnable && standing == Emptied:
 		if why := s.cannotStartElsewhere(v); why != "" {
 			return VMPlan{Waiting: why, Stuck: true}
 		}
@@ -200,25 +203,28 @@ func (s *situation) cannotStartElsewhere(v *StoppedVM) string {
 
 // start restores the run strategy once it is certain that nothing runs the VM still.
 func (s *situation) start(v *StoppedVM) VMPlan {
+	p := VMPlan{Due: true}
 	switch {
 	case !nodeReady(s.Node) && !hasTaint(s.Node, corev1.TaintNodeOutOfService):
-		return VMPlan{Waiting: fmt.Sprintf("node %s is not Ready and may still run it", s.Name), Stuck: true}
+		p.Waiting, p.Stuck = fmt.Sprintf("node %s is not Ready and may still run it", s.Name), true
 	case v.VMI != nil:
-		return VMPlan{Waiting: "it is still shutting down"}
+		p.Waiting = "it is still shutting down"
 	case v.VM.Status.RunStrategy != kubevirtv1.RunStrategyHalted:
 		// KubeVirt starts a RerunOnFailure VM only when it sees the change from Halted.
-		return VMPlan{Waiting: "KubeVirt has not seen the stop yet"}
+		p.Waiting = "KubeVirt has not seen the stop yet"
 	case len(v.VM.Status.StateChangeRequests) > 0:
-		return VMPlan{Waiting: "KubeVirt is still serving a start or stop request"}
+		p.Waiting = "KubeVirt is still serving a start or stop request"
 	case v.VM.Status.SnapshotInProgress != nil:
 		// KubeVirt refuses to start it meanwhile, as it refuses to stop it.
-		return VMPlan{Waiting: "snapshot " + *v.VM.Status.SnapshotInProgress + " is in progress"}
+		p.Waiting = "snapshot " + *v.VM.Status.SnapshotInProgress + " is in progress"
 	case v.VM.Status.RestoreInProgress != nil:
-		return VMPlan{Waiting: "restore " + *v.VM.Status.RestoreInProgress + " is in progress"}
+		p.Waiting = "restore " + *v.VM.Status.RestoreInProgress + " is in progress"
+	default:
+		record := *v.Record
+		record.Starting = true
+		p.Actions = []Action{Start{VM: v.VM, Record: &record}}
 	}
-	record := *v.Record
-	record.Starting = true
-	return VMPlan{Actions: []Action{Start{VM: v.VM, Record: &record}}}
+	return p
 }
 
 // starting watches a VM whose run strategy was restored until another VMI exists.
@@ -235,7 +241,7 @@ func (s *situation) starting(v *StoppedVM) VMPlan {
 	}
 	strategy := RunStrategyOf(v.VM)
 	since := s.Now.Sub(v.LastCall)
-	waiting := VMPlan{Waiting: "KubeVirt has not started it yet", Stuck: since >= startPatience}
+	waiting := VMPlan{Due: true, Waiting: "KubeVirt has not started it yet", Stuck: since >= startPatience}
 	if !waiting.Stuck {
 		waiting.Wake = startPatience - since
 	}

@@ -42,9 +42,10 @@ func (h Home) calls(node *corev1.Node) bool {
 	if node.UID != h.UID {
 		return false
 	}
-	record, err := maintenance.NodeRecordOf(node)
-	lasts := err != nil || record != nil && record.ID == h.id && node.Annotations[maintenance.AnnotationStatus] != ""
-	return !h.elsewhere || !lasts
+	standing, err := plan.StandingOf(node, h.id)
+	// Its record outlasts what is started on leaving.
+	left := standing == plan.Over || err == nil && node.Annotations[maintenance.AnnotationStatus] == ""
+	return !h.elsewhere || left
 }
 
 // NewHomes returns an empty Homes.
