@@ -22,6 +22,8 @@ type Memory struct {
 	sent     map[types.NamespacedName]sending
 	starts   map[types.NamespacedName]starting
 	waiting  map[string]int
+	// noTarget is, for each node, since when no other one takes a VMI on it.
+	noTarget map[string]map[types.UID]time.Time
 	// news is since when a node's message has been out of date.
 	news map[string]time.Time
 }
@@ -44,7 +46,8 @@ const sentFor = 10 * time.Second
 func NewMemory() *Memory {
 	return &Memory{
 		attempts: map[types.UID]plan.Attempt{}, sent: map[types.NamespacedName]sending{},
-		starts: map[types.NamespacedName]starting{}, waiting: map[string]int{}, news: map[string]time.Time{},
+		starts: map[types.NamespacedName]starting{}, waiting: map[string]int{},
+		noTarget: map[string]map[types.UID]time.Time{}, news: map[string]time.Time{},
 	}
 }
 
@@ -100,6 +103,27 @@ func (m *Memory) SetWaiting(node string, count int) {
 	}
 }
 
+// NoTarget returns since when no other node takes a VMI on the given one.
+func (m *Memory) NoTarget(node string) map[types.UID]time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.noTarget[node] // never changed, only replaced
+}
+
+// SetNoTarget records which VMIs on a node no other one takes now.
+func (m *Memory) SetNoTarget(node string, vmis []types.UID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	since := make(map[types.UID]time.Time, len(vmis))
+	for _, uid := range vmis {
+		since[uid] = now
+		if first, ok := m.noTarget[node][uid]; ok {
+			since[uid] = first
+		}
+	}
+	m.noTarget[node] = since
+}
+
 // Forget drops what belongs to a node that is not drained any more.
 func (m *Memory) Forget(node string) {
 	m.mu.Lock()
@@ -107,6 +131,7 @@ func (m *Memory) Forget(node string) {
 	maps.DeleteFunc(m.attempts, func(_ types.UID, a plan.Attempt) bool { return a.Node == node })
 	maps.DeleteFunc(m.sent, func(_ types.NamespacedName, s sending) bool { return s.node == node })
 	delete(m.waiting, node)
+	delete(m.noTarget, node)
 	delete(m.news, node)
 }
 

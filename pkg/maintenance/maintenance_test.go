@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func TestRecordsSurviveTheirAnnotation(t *testing.T) {
 	}
 	vm := &VMRecord{ID: "m", Node: "n1", NodeUID: "u", Restart: RestartAfterDisable, Source: SourceLabel, RunStrategy: "Manual", Stopped: "v", Starting: true}
 	readVM, err := VMRecordOf(&metav1.ObjectMeta{UID: "own", Annotations: map[string]string{AnnotationVMRecord: vm.Encode()}})
-	if err != nil || *readVM != *vm {
+	if err != nil || !reflect.DeepEqual(readVM, vm) {
 		t.Errorf("the VM's record reads as %+v, %v", readVM, err)
 	}
 	for _, bad := range []string{"", "{", "[]", `"m"`, `{"forced":true}`} {

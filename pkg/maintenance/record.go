@@ -46,6 +46,9 @@ type NodeRecord struct {
 	// MarkedBefore lists the VMIs that somebody else had marked for evacuation from
 	// this node before the drain. Leaving does not withdraw those.
 	MarkedBefore []types.UID `json:"markedBefore,omitempty"`
+	// Unmovable lists the VMIs that could not be moved when the request was admitted. One
+	// that cannot since then is waited for.
+	Unmovable []types.UID `json:"unmovable,omitempty"`
 }
 
 // NodeRecordOf reads the node's record; nil without an error when there is none.
@@ -114,6 +117,9 @@ type VMRecord struct {
 	// Stopped is the UID of the VMI that was stopped: the VM is back when another
 	// one exists.
 	Stopped types.UID `json:"stopped,omitempty"`
+	// NodeSelector is what the VM's instancetype asks of a node: once the VMI is gone, it
+	// stands nowhere that is read here.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// Paused is true when the guest was paused: started again, it is not.
 	Paused bool `json:"paused,omitempty"`
 	// Starting is set in the write that restores the run strategy.

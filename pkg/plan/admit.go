@@ -88,7 +88,8 @@ func Admit(snapshot *Snapshot) (*Plan, error) {
 		return p, nil
 	}
 	p.Findings = s.run(requestChecks)
-	p.warnUnknown(s.fates())
+	fates := s.fates()
+	p.warnUnknown(fates)
 	if len(refusals(p.Findings)) > 0 {
 		message := "refused: " + Refusal(p.Findings)
 		p.Face = &Face{Phase: maintenance.PhaseError, Status: corev1.ConditionFalse, Message: message, Consume: true}
@@ -107,6 +108,11 @@ func Admit(snapshot *Snapshot) (*Plan, error) {
 		}
 		if !i.final() {
 			record.VMs++
+		}
+	}
+	for n := range fates {
+		if fates[n].blocked != nil {
+			record.Unmovable = append(record.Unmovable, fates[n].instance.VMI.UID)
 		}
 	}
 	p.Face = &Face{

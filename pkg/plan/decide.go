@@ -140,6 +140,7 @@ func (s *situation) work(p *Plan, face *Face) {
 	s.evictPods(p)
 	left := s.left(p)
 	face.Message = left.message(s)
+	face.Record.MarkedBefore = s.stillMarked()
 	defer func() { face.Progress = s.progress(p) }()
 	switch {
 	case !s.PodsKnown:

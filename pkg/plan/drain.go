@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
 
@@ -19,6 +21,12 @@ func (s *situation) drain(p *Plan) {
 	for n := range p.VMs {
 		f := &p.VMs[n]
 		s.locate(f)
+		if f.blocked != nil && f.blocked.reason == ReasonNoTarget {
+			p.NoTarget = append(p.NoTarget, f.instance.VMI.UID)
+			if s.forced && f.Verdict == Block {
+				p.wake(targetPatience - s.Now.Sub(s.withoutTarget(f.instance)))
+			}
+		}
 		if s.record.Halted != "" {
 			continue
 		}
@@ -75,12 +83,24 @@ func (s *situation) stopRecord(f *Fate) *maintenance.VMRecord {
 	return &maintenance.VMRecord{
 		ID: s.record.ID, VM: f.instance.VM.UID, Node: s.Node.Name, NodeUID: s.Node.UID,
 		Restart: restart, Source: f.Source,
-		RunStrategy: string(strategy), Stopped: f.instance.VMI.UID, Paused: f.Paused,
+		RunStrategy: string(strategy), Stopped: f.instance.VMI.UID, Paused: f.Paused, NodeSelector: f.instance.instancetypeSelector(),
 	}
 }
 
 func (s *situation) markedBefore(i *Instance) bool {
 	return slices.Contains(s.record.MarkedBefore, i.VMI.UID)
+}
+
+// stillMarked are those of the marks from before the drain that stand. A mark that comes
+// after one was seen to go is this drain's.
+func (s *situation) stillMarked() []types.UID {
+	var marked []types.UID
+	for n := range s.Instances {
+		if i := &s.Instances[n]; i.VMI.Status.EvacuationNodeName == s.Name && s.markedBefore(i) {
+			marked = append(marked, i.VMI.UID)
+		}
+	}
+	return marked
 }
 
 const waitingForSlot = "is waiting for a migration slot"

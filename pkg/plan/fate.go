@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -60,8 +62,12 @@ type Fate struct {
 	// Unknown is a value of the strategy label that means nothing and is taken for
 	// Migrate.
 	Unknown string `json:"unknownStrategy,omitempty"`
+	// invalid is true for such a value: an empty one is unknown too.
+	invalid bool
 	// Paused is true for a paused guest.
 	Paused bool `json:"paused,omitempty"`
+	// blocked is why it cannot move, nil when it can, or need not.
+	blocked *obstacle
 	// Progress and Detail say where it stands now.
 	Progress Progress `json:"progress,omitempty"`
 	Detail   string   `json:"detail,omitempty"`
@@ -114,7 +120,9 @@ func (s *situation) fate(i *Instance) Fate {
 	}
 	strategy := maintenance.StrategyMigrate
 	if i.VM != nil {
-		strategy, f.Unknown, _ = maintenance.StrategyOf(i.VM.Labels)
+		var valid bool
+		strategy, f.Unknown, valid = maintenance.StrategyOf(i.VM.Labels)
+		f.invalid = !valid
 	}
 	if strategy.Stops() {
 		s.stopFate(&f, strategy)
@@ -142,24 +150,56 @@ func (s *situation) stopFate(f *Fate, strategy maintenance.Strategy) {
 func (s *situation) migrateFate(f *Fate) {
 	i := f.instance
 	blocked := s.movable(i)
+	if m := i.migration(); m != nil && migrationUnderWay(m) {
+		// It has a target, whatever has become of the others meanwhile.
+		blocked = nil
+	}
 	if blocked != nil {
-		f.Reason, f.Message = blocked.reason, blocked.message
+		f.blocked, f.Reason, f.Message = blocked, blocked.reason, blocked.message
 	}
 	switch {
-	case s.consents(i, blocked != nil) && !s.forced:
+	case s.consents(i, blocked != nil && !s.since(i)) && !s.forced:
 		f.Verdict, f.Source, f.Reason = StopRestartAfterEnable, maintenance.SourceEvictionStrategy, ReasonConsent
 		f.Message = fmt.Sprintf("allows an interruption by evictionStrategy %s", i.consent())
 	case blocked == nil:
 		f.Verdict, f.Means = Move, s.means(i)
 	case !s.forced:
 		f.Verdict = Block
-	case i.OwnerUnknown:
+	case i.OwnerUnknown, s.mayPass(i, blocked):
 		f.Verdict = Block
 	case i.VM == nil:
 		f.Verdict, f.Source = Delete, maintenance.SourceForce
 	default:
 		f.Verdict, f.Source = StopStayOff, maintenance.SourceForce
 	}
+}
+
+// since reports an instance that was no obstacle when the request was admitted, or was not
+// there yet: what keeps it from moving has come since, and may go.
+func (s *situation) since(i *Instance) bool {
+	return s.record != nil && !slices.Contains(s.record.Unmovable, i.VMI.UID)
+}
+
+// targetPatience is how long a VM whose possible targets have gone since the admission is
+// waited for under force. A host that restarts its virt-handler takes no VMs for half
+// a minute.
+const targetPatience = time.Minute
+
+// mayPass reports that force waits: the obstacle has come since the admission, and such
+// obstacles come and go.
+func (s *situation) mayPass(i *Instance, blocked *obstacle) bool {
+	if blocked.reason != ReasonNoTarget || !s.since(i) {
+		return false
+	}
+	return s.Now.Sub(s.withoutTarget(i)) < targetPatience
+}
+
+// withoutTarget is since when no other node takes the instance.
+func (s *situation) withoutTarget(i *Instance) time.Time {
+	if first, noted := s.NoTarget[i.VMI.UID]; noted {
+		return first
+	}
+	return s.Now
 }
 
 // consents reports that the owner's template allows an interruption. Bare VMIs

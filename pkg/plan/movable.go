@@ -66,7 +66,8 @@ func (p placement) describe() string {
 // placement reads the owner's rules from the VM's template, and the launcher pod's
 // own selector, which holds what KubeVirt adds: CPU model, features, host name. A
 // selector that only the VMI carries is left over from an earlier move, and the
-// owner's wish no longer.
+// owner's wish no longer, unless it comes from the VM's instancetype, which KubeVirt
+// applies to the VMI alone.
 func (s *situation) placement(i *Instance) placement {
 	spec := &i.VMI.Spec
 	if i.VM != nil && i.VM.Spec.Template != nil {
@@ -76,7 +77,7 @@ func (s *situation) placement(i *Instance) placement {
 	for _, launcher := range i.Launchers {
 		for key, value := range launcher.Spec.NodeSelector {
 			if leftover, ok := i.VMI.Spec.NodeSelector[key]; ok && leftover == value {
-				if _, wanted := spec.NodeSelector[key]; !wanted {
+				if _, wanted := spec.NodeSelector[key]; !wanted && !fromInstancetype(i.VM, key) {
 					continue
 				}
 			}
@@ -86,13 +87,31 @@ func (s *situation) placement(i *Instance) placement {
 	return newPlacement(spec, selector)
 }
 
-// vmPlacement is the rule of a VM that does not run.
-func vmPlacement(vm *kubevirtv1.VirtualMachine) placement {
-	spec := &kubevirtv1.VirtualMachineInstanceSpec{}
-	if vm.Spec.Template != nil {
-		spec = &vm.Spec.Template.Spec
+// fromInstancetype reports whether a selector of the VMI that its VM's template lacks may
+// be the instancetype's. A host's name is not: instancetypes are for many VMs.
+func fromInstancetype(vm *kubevirtv1.VirtualMachine, key string) bool {
+	return vm != nil && vm.Spec.Instancetype != nil && key != corev1.LabelHostname
+}
+
+// instancetypeSelector is what of the VMI's node selector is the instancetype's.
+func (i *Instance) instancetypeSelector() map[string]string {
+	selector := maps.Clone(i.VMI.Spec.NodeSelector)
+	maps.DeleteFunc(selector, func(key, _ string) bool { return !fromInstancetype(i.VM, key) })
+	if i.VM.Spec.Template != nil {
+		maps.DeleteFunc(selector, func(key, _ string) bool { _, own := i.VM.Spec.Template.Spec.NodeSelector[key]; return own })
 	}
-	return newPlacement(spec, map[string]string{kubevirtv1.NodeSchedulable: "true"})
+	return selector
+}
+
+// stoppedPlacement is the rule of a VM that does not run.
+func stoppedPlacement(v *StoppedVM) placement {
+	spec := &kubevirtv1.VirtualMachineInstanceSpec{}
+	if v.VM.Spec.Template != nil {
+		spec = &v.VM.Spec.Template.Spec
+	}
+	selector := map[string]string{kubevirtv1.NodeSchedulable: "true"}
+	maps.Copy(selector, v.Record.NodeSelector)
+	return newPlacement(spec, selector)
 }
 
 func newPlacement(spec *kubevirtv1.VirtualMachineInstanceSpec, selector map[string]string) placement {

@@ -2,9 +2,11 @@ package plan
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -35,6 +37,8 @@ type Plan struct {
 	// Waiting is how many VMs wait for a slot of the cluster: the node's own would allow
 	// another.
 	Waiting int
+	// NoTarget are the VMIs on the node that no other node takes now.
+	NoTarget []types.UID
 
 	pending bool
 }
@@ -141,8 +145,8 @@ func (p *Plan) warn(reason EventReason, message string) {
 // warnUnknown tells of strategies that mean nothing.
 func (p *Plan) warnUnknown(fates []Fate) {
 	for n := range fates {
-		if f := &fates[n]; f.Unknown != "" {
-			p.Events = append(p.Events, Event{VM: f.instance.VM, Reason: EventVMUnknown, Once: f.Unknown, Warning: true, Message: fmt.Sprintf(
+		if f := &fates[n]; f.invalid {
+			p.Events = append(p.Events, Event{VM: f.instance.VM, Reason: EventVMUnknown, Once: strconv.Quote(f.Unknown), Warning: true, Message: fmt.Sprintf(
 				"metadata.labels[%s]: unknown maintenance mode strategy %q is taken for %s; valid are %s",
 				maintenance.LabelStrategy, f.Unknown, maintenance.StrategyMigrate, maintenance.StrategyNames())})
 		}

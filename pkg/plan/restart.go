@@ -190,7 +190,7 @@ func startsPaused(spec *kubevirtv1.VirtualMachineInstanceSpec) bool {
 
 // cannotStartElsewhere says why an AfterEnable VM must wait for leaving.
 func (s *situation) cannotStartElsewhere(v *StoppedVM) string {
-	if !s.anyHosts(vmPlacement(v.VM)) {
+	if !s.anyHosts(stoppedPlacement(v)) {
 		return "no other node can host it; it is started on leaving"
 	}
 	for n := range v.Volumes {

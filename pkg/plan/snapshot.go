@@ -56,6 +56,9 @@ type Snapshot struct {
 	// own migrations, by VMI UID. Losing it costs repeated requests, never a wrong
 	// decision.
 	Attempts map[types.UID]Attempt
+	// NoTarget holds since when this process has seen that no node takes a VMI, by its
+	// UID. Losing it makes force wait anew.
+	NoTarget map[types.UID]time.Time
 	// Requests holds the summed requests of the launcher pods on each node, for the
 	// capacity warning; nil outside admission.
 	Requests map[string]corev1.ResourceList

@@ -222,10 +222,14 @@ func (c *Controller) decide(snapshot *plan.Snapshot) (*plan.Plan, error) {
 	if err := c.Slots.Slots(snapshot); err != nil {
 		return nil, err
 	}
+	snapshot.NoTarget = c.Memory.NoTarget(snapshot.Name)
 	p, err := plan.Decide(snapshot)
 	if err == nil {
 		c.Memory.Reserve(p.Actions, snapshot.Now)
 		c.Memory.SetWaiting(snapshot.Name, p.Waiting)
+		if p.VMs != nil {
+			c.Memory.SetNoTarget(snapshot.Name, p.NoTarget, snapshot.Now)
+		}
 	}
 	return p, err
 }
