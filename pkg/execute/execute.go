@@ -88,8 +88,8 @@ func New(nodes Nodes, machines Machines, movers Movers, subresources Subresource
 
 // Node carries out the plan of a node. It returns after how long the node should be
 // looked at again, 0 for not before the next event. When an action fails that the
-// rest relies on, what follows is not done and the face is not written; other
-// failures are named in the face and returned once it is.
+// rest relies on, what follows is not done, and nothing of the face changes but that the
+// message says so; other failures are named in the face and returned once it is.
 func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (time.Duration, error) {
 	var failures []error
 	for rest := p.Actions; len(rest) > 0; {
@@ -105,7 +105,8 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 			}
 			failures = append(failures, err)
 			if essential(batch[n]) || (p.Face != nil && p.Face.Record == nil && !isStart(batch[n])) {
-				return p.Wake, errors.Join(failures...)
+				wait, err := e.showFailures(ctx, node, failures)
+				return sooner(p.Wake, wait), errors.Join(append(failures, err)...)
 			}
 		}
 	}

@@ -134,3 +134,22 @@ func (e *Executor) show(ctx context.Context, node *corev1.Node, face *plan.Face,
 	}
 	return 0, nil
 }
+
+// showFailures says on an engaged node why its maintenance cannot go on; all else that it
+// shows stays. A conflict is no reason: the next pass knows better.
+func (e *Executor) showFailures(ctx context.Context, node *corev1.Node, failures []error) (wait time.Duration, err error) {
+	record, err := maintenance.NodeRecordOf(node)
+	shown := maintenance.Condition(node)
+	if err != nil || record == nil || shown == nil || ctx.Err() != nil {
+		return 0, err
+	}
+	face := &plan.Face{
+		Phase: maintenance.Phase(shown.Reason), Status: shown.Status, Message: "cannot go on",
+		MaintainStatus: node.Annotations[maintenance.AnnotationStatus], Record: record, RequestID: node.Annotations[maintenance.AnnotationRequestID],
+	}
+	told := withFailures(face, failures)
+	if told.Message == face.Message {
+		return 0, nil
+	}
+	return e.show(ctx, node, told, false, e.clock.Now())
+}

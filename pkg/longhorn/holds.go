@@ -16,6 +16,10 @@ import (
 // instance manager lets it go.
 const drainPolicy = "node-drain-policy"
 
+// handful is how many reasons are named before "and 12 more": a node may hold the only
+// replicas of hundreds of volumes, and what is said stands in an annotation.
+const handful = 5
+
 // Holds says why Longhorn keeps an instance-manager pod from being evicted: the
 // policy, and the volumes and replicas on its node that the policy is about. It is ""
 // for any other pod. Longhorn itself shows nothing but a disruption budget at zero.
@@ -47,6 +51,9 @@ func (r *Reader) Holds(pod *corev1.Pod) (string, error) {
 	}
 	reasons = append(reasons, attached...)
 	slices.Sort(reasons)
+	if more := len(reasons) - handful; more > 0 {
+		reasons = append(reasons[:handful], fmt.Sprintf("and %d more", more))
+	}
 	policy, err := r.policy()
 	if err != nil || len(reasons) == 0 {
 		return "Longhorn's " + drainPolicy + " is " + policy, err

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,8 @@ func Decide(snapshot *Snapshot) (*Plan, error) {
 		p.Events = append(p.Events, Event{Reason: EventBadRequest, Message: problem, Once: problem, Warning: true})
 	}
 	switch {
+	case s.record == nil && Orphaned(s.words, s.Node):
+		s.clearOrphan(p)
 	case s.record == nil && s.words.Engaged(s.Node):
 		// Without Drydock's record it is somebody else's maintenance.
 		if s.request.Foreign {
@@ -43,6 +46,35 @@ func Decide(snapshot *Snapshot) (*Plan, error) {
 		s.engagedPhase(p)
 	}
 	return p, nil
+}
+
+// Orphaned reports a node that shows a maintenance of Drydock's, and has lost the record
+// of it: somebody removed the annotations by hand, which a condition outlives. Harvester
+// leaves its own annotations on a node that it has in maintenance.
+func Orphaned(words maintenance.Vocabulary, node *corev1.Node) bool {
+	_, recorded := node.Annotations[maintenance.AnnotationNodeRecord]
+	_, staying := node.Annotations[maintenance.AnnotationStatus]
+	c := maintenance.Condition(node)
+	return !recorded && !staying && !words.Request(node).Foreign && c != nil && c.Status == corev1.ConditionTrue
+}
+
+// clearOrphan ends a maintenance without a record. Whether the node was cordoned before,
+// and by whom it is now, nobody knows: it stays as it is. Its VMs come back by their own
+// records.
+func (s *situation) clearOrphan(p *Plan) {
+	s.record = &maintenance.NodeRecord{}
+	if !hasTaint(s.Node, s.KubeVirt.DrainTaint) {
+		if _, left := s.withdraw(p); left {
+			p.wake(time.Second)
+			return
+		}
+	}
+	p.Face = &Face{}
+	message := "the annotations of this maintenance were removed by hand: it has ended"
+	if s.Node.Spec.Unschedulable {
+		message += "; the node is still cordoned: kubectl uncordon " + s.Name
+	}
+	p.warn(EventLeft, message)
 }
 
 // askedAgain handles a request, or force, on an engaged node. It changes nothing but

@@ -72,7 +72,11 @@ type Event struct {
 	VMI *kubevirtv1.VirtualMachineInstance
 	// Once is set where the event stands for something that lasts: it is told once for
 	// each object and value, for as long as this process remembers.
-	Once    string
+	Once string
+	// Maintenance is the id of the maintenance that such an event belongs to, "" for none:
+	// what was told of an object in an earlier one need not be remembered.
+	Maintenance string
+
 	Reason  EventReason
 	Message string
 	Warning bool
@@ -163,7 +167,7 @@ func (s *situation) tellMoves(p *Plan) {
 			moving = true
 		}
 		if moving && p.VMs[n].Verdict == Move {
-			p.Events = append(p.Events, Event{VM: i.VM, VMI: i.VMI, Reason: EventVMMigrating, Once: s.record.ID, Message: "leaves node " + s.Name + " for maintenance"})
+			p.Events = append(p.Events, Event{VM: i.VM, VMI: i.VMI, Reason: EventVMMigrating, Once: s.record.ID, Maintenance: s.record.ID, Message: "leaves node " + s.Name + " for maintenance"})
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (s *situation) startStopped(p *Plan, standing Standing) (waiting []string) 
 		p.do(plan.Actions...)
 		if plan.Waiting != "" {
 			waiting = append(waiting, fmt.Sprintf("%s/%s (%s)", v.VM.Namespace, v.VM.Name, plan.Waiting))
-			p.Events = append(p.Events, Event{VM: v.VM, Reason: EventVMWaiting, Once: v.Record.ID + plan.Waiting, Message: "is not started yet: " + plan.Waiting})
+			p.Events = append(p.Events, Event{VM: v.VM, Reason: EventVMWaiting, Once: v.Record.ID + plan.Waiting, Maintenance: v.Record.ID, Message: "is not started yet: " + plan.Waiting})
 		}
 	}
 	return waiting

@@ -178,3 +178,45 @@ func TestAnEmptyStrategyIsTold(t *testing.T) {
 		t.Errorf("nothing is told: %v", p.Events)
 	}
 }
+
+// Somebody has removed all annotations of a maintenance, which a condition outlives: it is
+// over then, the node as it is.
+func TestAMaintenanceWithoutARecordEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*world, *corev1.Node)
+		want   bool
+	}{
+		"nothing is left but the condition": {change: func(*world, *corev1.Node) {}, want: true},
+		"it is refused":                     {change: func(_ *world, node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionFalse }},
+		"the status stays, as Harvester's own": {change: func(_ *world, node *corev1.Node) {
+			node.Annotations[maintenance.AnnotationStatus] = maintenance.StatusRunning
+		}},
+		"Harvester is asked": {change: func(w *world, node *corev1.Node) {
+			w.words, node.Annotations[maintenance.AnnotationRequested] = maintenance.Takeover, "true"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(3, 2, false)
+			w.addVM("a", "w1", "", kubevirtv1.RunStrategyAlways)
+			w.vmis["a"].Status.EvacuationNodeName = "w1"
+			node := w.nodes["w1"]
+			node.Spec.Unschedulable = true
+			node.Status.Conditions = []corev1.NodeCondition{{Type: maintenance.ConditionType, Status: corev1.ConditionTrue, Reason: string(maintenance.PhaseDraining)}}
+			test.change(w, node)
+			p, err := Decide(w.snapshot("w1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if withdrawn := act[Withdraw](p) == 1; withdrawn != test.want {
+				t.Errorf("the evacuation is withdrawn: %t", withdrawn)
+			}
+			w.vmis["a"].Status.EvacuationNodeName = ""
+			if p, err = Decide(w.snapshot("w1")); err != nil {
+				t.Fatal(err)
+			}
+			if ended := p.Face != nil && p.Face.Phase == maintenance.PhaseNone; ended != test.want || act[Uncordon](p) > 0 {
+				t.Errorf("it ends: %t, actions %v", ended, p.Actions)
+			}
+		})
+	}
+}

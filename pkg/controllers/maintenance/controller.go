@@ -182,7 +182,7 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 // A young node is looked at: another one may have had its name.
 func (c *Controller) idle(node *corev1.Node, age time.Duration) bool {
 	_, recorded := node.Annotations[maintenance.AnnotationNodeRecord]
-	return !recorded && !c.Words.Request(node).Present && maintenance.PhaseOf(node) != maintenance.PhaseValidating && age > plan.Young
+	return !recorded && !c.Words.Request(node).Present && maintenance.PhaseOf(node) != maintenance.PhaseValidating && !plan.Orphaned(c.Words, node) && age > plan.Young
 }
 
 // passLimit bounds the requests of one pass together: an API server that does not

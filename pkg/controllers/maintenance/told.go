@@ -12,17 +12,17 @@ import (
 // told remembers which events about things that last were told: an invalid request, an
 // unknown strategy, a foreign marker, a move. Their objects change all the time.
 type told struct {
-	mu   sync.Mutex
-	seen map[telling]bool
+	mu sync.Mutex
+	// seen is by object: a VM, or a node, which has no namespace.
+	seen map[types.NamespacedName]map[telling]bool
 }
 
 type telling struct {
-	// object is a VM, or a node, which has no namespace.
-	object types.NamespacedName
 	// uid tells a VM from an earlier one of its name.
-	uid    types.UID
-	reason plan.EventReason
-	once   string
+	uid         types.UID
+	maintenance string
+	reason      plan.EventReason
+	once        string
 }
 
 // split takes out the events about things that last, without those that were told
@@ -41,22 +41,32 @@ func (t *told) split(node string, events []plan.Event) (lasting, transitions []p
 
 // first reports whether an event is to be told.
 func (t *told) first(node string, event plan.Event) bool {
-	key := telling{object: types.NamespacedName{Name: node}, reason: event.Reason, once: event.Once}
+	object := types.NamespacedName{Name: node}
+	key := telling{maintenance: event.Maintenance, reason: event.Reason, once: event.Once}
 	switch {
 	case event.VM != nil:
-		key.object, key.uid = types.NamespacedName{Namespace: event.VM.Namespace, Name: event.VM.Name}, event.VM.UID
+		object, key.uid = types.NamespacedName{Namespace: event.VM.Namespace, Name: event.VM.Name}, event.VM.UID
 	case event.VMI != nil:
-		key.object, key.uid = types.NamespacedName{Namespace: event.VMI.Namespace, Name: event.VMI.Name}, event.VMI.UID
+		object, key.uid = types.NamespacedName{Namespace: event.VMI.Namespace, Name: event.VMI.Name}, event.VMI.UID
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.seen[key] {
+	if t.seen[object][key] {
 		return false
 	}
 	if t.seen == nil {
-		t.seen = map[telling]bool{}
+		t.seen = map[types.NamespacedName]map[telling]bool{}
 	}
-	t.seen[key] = true
+	if t.seen[object] == nil {
+		t.seen[object] = map[telling]bool{}
+	}
+	if key.maintenance != "" {
+		// A VM may live through any number of them.
+		maps.DeleteFunc(t.seen[object], func(other telling, _ bool) bool {
+			return other.maintenance != "" && other.maintenance != key.maintenance
+		})
+	}
+	t.seen[object][key] = true
 	return true
 }
 
@@ -64,5 +74,5 @@ func (t *told) first(node string, event plan.Event) bool {
 func (t *told) forget(object types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.seen, func(key telling, _ bool) bool { return key.object == object })
+	delete(t.seen, object)
 }

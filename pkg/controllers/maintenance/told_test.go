@@ -6,6 +6,7 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/generic"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -44,5 +45,27 @@ func TestAMoveOfABareVMIIsToldOnce(t *testing.T) {
 	}
 	if _, err := c.onVM("ns/bare", nil); err != nil || len(c.told.seen) > 0 {
 		t.Errorf("it is gone, and %v is remembered, %v", c.told.seen, err)
+	}
+}
+
+// A VM may live through any number of maintenances.
+func TestOnlyTheLastMaintenanceOfAVMIsRemembered(t *testing.T) {
+	var memory told
+	vm := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "1"}}
+	lasting := plan.Event{VM: vm, Reason: plan.EventVMUnknown, Once: "foobar"}
+	memory.first("", lasting)
+	for _, id := range []string{"m1", "m2", "m3"} {
+		for _, once := range []string{"moves", "waits"} {
+			event := plan.Event{VM: vm, Reason: plan.EventVMWaiting, Once: id + once, Maintenance: id}
+			if first, again := memory.first("", event), memory.first("", event); !first || again {
+				t.Errorf("%s %s: told %t, then %t", id, once, first, again)
+			}
+		}
+	}
+	if memory.first("", lasting) {
+		t.Error("what is true of the VM whatever its maintenance is told again")
+	}
+	if got := len(memory.seen[types.NamespacedName{Namespace: "ns", Name: "a"}]); got != 3 {
+		t.Errorf("%d things are remembered, want those of the last maintenance and the label", got)
 	}
 }

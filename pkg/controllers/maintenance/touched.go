@@ -108,7 +108,8 @@ func (c *Controller) watch(informer cache.SharedIndexInformer, touched func(obj 
 	return nil
 }
 
-// touchedByVM: the strategy, and what a stop waits for, are on the VM.
+// touchedByVM: the strategy, and what a stop waits for, are on the VM. One that is off is
+// in the report of the node that it was stopped for.
 func (c *Controller) touchedByVM(obj any) {
 	vm, ok := obj.(*kubevirtv1.VirtualMachine)
 	if !ok || !c.leading.Load() {
@@ -118,6 +119,9 @@ func (c *Controller) touchedByVM(obj any) {
 		for _, node := range plan.NodesOf(vmi) {
 			c.enqueueIfEngaged(node)
 		}
+	}
+	if record, err := maintenance.VMRecordOf(vm); err == nil && record != nil {
+		c.enqueueIfEngaged(record.Node)
 	}
 }
 
