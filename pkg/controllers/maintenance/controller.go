@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/execute"
@@ -85,6 +86,7 @@ type Controller struct {
 	leading atomic.Bool
 	told    told
 	looked  looked
+	behind  behind
 	// deciding is held while a plan is made, see decide, and admitting is the turn of
 	// whoever decides about requests, see admit.
 	deciding  sync.Mutex
@@ -98,8 +100,24 @@ func (c *Controller) Register(ctx context.Context) {
 	c.VMs.OnChange(ctx, "drydock-vm", c.onVM)
 }
 
-// Lead begins to act, with a pass over everything.
+// Lead begins to act, with a pass over everything, but on no node before it is seen here
+// as it is now.
 func (c *Controller) Lead() error {
+	// Nobody else acts meanwhile, and without an answer there is nothing to act on.
+	err := wait.PollUntilContextCancel(c.ctx, time.Second, true, func(context.Context) (bool, error) {
+		live, err := c.Nodes.List(metav1.ListOptions{})
+		if err != nil {
+			c.Log.WithError(err).Warn("listing the nodes before acting")
+			return false, nil
+		}
+		for n := range live.Items {
+			c.behind.note(live.Items[n].Name, live.Items[n].ResourceVersion)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("nodes: %w", err)
+	}
 	c.leading.Store(true)
 	nodes, err := c.Nodes.Cache().List(labels.Everything())
 	if err != nil {
@@ -151,11 +169,14 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 	if !c.leading.Load() {
 		return node, nil
 	}
-	if err := c.enqueueStopped(name); err != nil {
-		return node, err
-	}
 	if node == nil {
 		c.looked.forget(name)
+		c.behind.forget(name)
+	} else if c.behind.lags(name, node) {
+		return node, nil
+	}
+	if err := c.enqueueStopped(name); err != nil {
+		return node, err
 	}
 	if node == nil || (c.idle(node, time.Since(node.CreationTimestamp.Time)) && c.looked.at(node)) {
 		c.Pods.Forget(name)

@@ -39,6 +39,9 @@ func (c *Controller) onVM(key string, vm *kubevirtv1.VirtualMachine) (*kubevirtv
 		c.tellForeign(vm)
 		return vm, err
 	}
+	if err != nil || c.behind.lags(stopped.Record.Node, snapshot.Node) {
+		return vm, err
+	}
 	p, err := plan.DecideVM(snapshot, stopped)
 	if err != nil {
 		return vm, err
