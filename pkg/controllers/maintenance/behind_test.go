@@ -11,7 +11,9 @@ import (
 func TestNothingIsDoneOnAnOldCopyOfANode(t *testing.T) {
 	var b behind
 	b.note("n", "100")
-	version := func(v string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: v}} }
+	version := func(v string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: v}}
+	}
 	for _, step := range []struct {
 		what string
 		seen *corev1.Node
