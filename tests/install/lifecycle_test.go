@@ -149,7 +149,7 @@ func hosts(t *testing.T, c *cluster.Cluster) []string {
 func TestInstallUpgradeRollbackUninstall(t *testing.T) {
 	c := cluster.For(t)
 	notes := install(t, c)
-	for _, want := range []string{"kubectl annotate node", "kubectl wait node/", "helm uninstall"} {
+	for _, want := range []string{"kubectl annotate node", "kubectl wait node/", "helm uninstall", "Its image is drydock:dev, which no registry has"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say %q:\n%s", want, notes)
 		}

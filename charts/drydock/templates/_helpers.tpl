@@ -34,6 +34,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{ .Values.tls.secretName | default (printf "%s-tls" (include "drydock.fullname" .)) }}
 {{- end -}}
 
+{{- define "drydock.image" -}}
+{{- with .Values.image }}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end -}}
+
 {{/* The names for which the certificate is valid; pkg/app/tls.go has the same. */}}
 {{- define "drydock.hosts" -}}
 {{- range list (include "drydock.webhookService" .) (include "drydock.apiService" .) }}
