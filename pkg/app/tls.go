@@ -122,7 +122,8 @@ func (m *manager) keepCertificates(ctx context.Context) error {
 
 // Limits of the servers that anybody can reach.
 const (
-	// maxBody is more than an API server sends: two objects of at most three megabytes.
+	// maxBody is more than any handler reads: each has a limit of its own, that of a review
+	// is in pkg/webhook.
 	maxBody     = 8 << 20
 	readTimeout = 30 * time.Second
 	idleTimeout = 2 * time.Minute

@@ -4,6 +4,7 @@
 // virtual machines.
 //
 // It is ring 0: it reads and writes fields of API objects in memory and knows
-// neither a client nor a clock. It is the only package in which a key is spelled
-// out. A rule about what should happen does not belong here but in pkg/plan.
+// neither a client nor a clock. Drydock's own keys, and those of Harvester's
+// maintenance, are spelled here alone; other keys of a neighbour's where that one is
+// looked at. A rule about what should happen does not belong here but in pkg/plan.
 package maintenance

@@ -74,3 +74,22 @@ func anchorOf(heading string) string {
 		return -1
 	}, heading)
 }
+
+// Who looks for something finds every room of the house in the README.
+func TestTheREADMENamesEveryRoom(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root(t), readme))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wing := range []string{"cmd", "pkg", "hack", "charts", "tests"} {
+		rooms, err := os.ReadDir(filepath.Join(root(t), wing))
+		if err != nil || len(rooms) == 0 {
+			t.Fatalf("%s has no rooms: %v", wing, err)
+		}
+		for _, room := range rooms {
+			if name := path.Join(wing, room.Name()) + "/"; room.IsDir() && !strings.Contains(string(content), name) {
+				t.Errorf("%s: \"Where things are\" does not name %s", readme, name)
+			}
+		}
+	}
+}
