@@ -11,13 +11,16 @@ import (
 
 // A user is called by whatever his cluster takes: "Jane Doe", "CN=Jane Doe,OU=x". Names in
 // quotes are left out as far as these go, and others up to the next blank.
-const someone = `("(?:[^"\\]|\\.)*"?|\\"[^"\\]*(?:\\")?|[^\s",;\\][^\s"]*)`
+const (
+	quoted  = `"(?:[^"\\]|\\.)*"?|\\"[^"\\]*(?:\\")?`
+	someone = `(?:` + quoted + `|[^\s",;\\][^\s"]*)`
+)
 
 // people are where texts of Drydock and of the API server name who did something.
-var people = regexp.MustCompile(`(requested by |\bUser |\b(?:user|username|by)=|"(?:user|username|by|requestedBy)":\s*)` + someone)
+var people = regexp.MustCompile(`(requested by |\b(?:user|username|by)=|"(?:user|username|by|requestedBy)":\s*)` + someone + `|(\bUser )(?:` + quoted + `)`)
 
 func withoutPeople(text string) string {
-	return people.ReplaceAllString(text, `${1}"`+leftOut+`"`)
+	return people.ReplaceAllString(text, `${1}${2}"`+leftOut+`"`)
 }
 
 // personal are the fields of Drydock's log whose value is somebody's name.

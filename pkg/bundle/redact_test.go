@@ -220,6 +220,7 @@ func TestWhoAskedIsLeftOut(t *testing.T) {
 		`{"user": "CN=Jane Doe,OU=x", "by":"bob", "node":"w1"} more`: `{"user": "(left out)", "by":"(left out)", "node":"w1"} more`,
 		`by=bob user="Jane Doe" node=w1 standby=true`:                `by="(left out)" user="(left out)" node=w1 standby=true`,
 		`user=CN=alice,OU=x node=w1`:                                 `user="(left out)" node=w1`,
+		`User data is not read`:                                      `User data is not read`,
 		`held by PDB shop/db; 2 pods are waiting`:                    `held by PDB shop/db; 2 pods are waiting`,
 	} {
 		if got := withoutPeople(text); got != want {
