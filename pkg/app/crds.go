@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/sirupsen/logrus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apiextensionsinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -89,7 +92,7 @@ func (c *crds) established(names ...string) bool {
 func (c *crds) wait(ctx context.Context, names ...string) error {
 	for {
 		next := c.next()
-		if c.established(names...) {
+		if ctx.Err() == nil && c.established(names...) {
 			return nil
 		}
 		select {
@@ -100,22 +103,47 @@ func (c *crds) wait(ctx context.Context, names ...string) error {
 	}
 }
 
-// follow calls start, with a context that ends when one of the named CRDs goes, each
-// time they are all established. It returns when the context ends.
-func (c *crds) follow(ctx context.Context, start func(ctx context.Context), names ...string) {
+// follow has what there is to check checked while the named CRDs are all established:
+// start begins that, and what it began ends with its context. It returns when the context
+// ends.
+func (c *crds) follow(ctx context.Context, checked string, start func(ctx context.Context) error, names ...string) {
 	for c.wait(ctx, names...) == nil {
 		present, gone := context.WithCancel(ctx)
-		start(present)
-		for c.established(names...) && ctx.Err() == nil {
-			next := c.next()
-			if !c.established(names...) {
-				break
-			}
+		var checking sync.WaitGroup
+		checking.Go(func() { keep(present, checked, start) })
+		for next := c.next(); c.established(names...) && ctx.Err() == nil; next = c.next() {
 			select {
 			case <-ctx.Done():
 			case <-next:
 			}
 		}
 		gone()
+		checking.Wait()
+	}
+}
+
+// keep starts what is to run until the context ends, again and again when that fails:
+// while it does not run, drains wait for it.
+func keep(ctx context.Context, checked string, start func(ctx context.Context) error) {
+	delays := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 6, Cap: time.Minute}
+	for ctx.Err() == nil {
+		attempt, end := context.WithCancel(ctx)
+		err := start(attempt)
+		if err == nil {
+			logrus.Infof("%s are checked", checked)
+			<-ctx.Done()
+			end()
+			logrus.Infof("%s are not checked any more", checked)
+			return
+		}
+		end()
+		if ctx.Err() != nil {
+			return
+		}
+		logrus.WithError(err).Errorf("%s are not checked yet", checked)
+		select {
+		case <-ctx.Done():
+		case <-time.After(delays.Step()):
+		}
 	}
 }

@@ -3,9 +3,9 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/rancher/wrangler/v3/pkg/generic"
-	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/dynamic"
 
 	maintenancecontroller "github.com/drydock-dev/drydock/pkg/controllers/maintenance"
@@ -23,19 +23,16 @@ func (m *manager) volumes() gather.Storage {
 	return nil
 }
 
-// longhorn serves volumes while Longhorn's CRDs are there. Its caches have a factory
-// of their own, since lasso cannot stop a single cache.
-func (m *manager) longhorn(ctx context.Context, c *maintenancecontroller.Controller) {
-	log := logrus.WithField("system", "longhorn")
+// longhorn serves volumes until the context ends. Its caches have a factory of their own,
+// since lasso cannot stop a single cache.
+func (m *manager) longhorn(ctx context.Context, c *maintenancecontroller.Controller) error {
 	factory, err := controllerFactory(m.config)
 	if err != nil {
-		log.WithError(err).Error("volumes are not checked")
-		return
+		return err
 	}
 	lh, err := longhorncontrollers.NewFactoryFromConfigWithOptions(m.config, &generic.FactoryOptions{SharedControllerFactory: factory})
 	if err != nil {
-		log.WithError(err).Error("volumes are not checked")
-		return
+		return fmt.Errorf("controllers of Longhorn: %w", err)
 	}
 	v1beta2 := lh.Longhorn().V1beta2()
 	reader := longhorn.NewReader(v1beta2, m.crds.established("volumeattachments.longhorn.io"))
@@ -43,44 +40,33 @@ func (m *manager) longhorn(ctx context.Context, c *maintenancecontroller.Control
 		c.WatchStorage(v1beta2.Replica().Informer(), longhorn.ReplicaChanged),
 		c.WatchStorage(v1beta2.Volume().Informer(), longhorn.VolumeChanged),
 	); err != nil {
-		log.WithError(err).Error("volumes are not checked")
-		return
+		return err
 	}
 	// Started, though it has no handlers: lasso queues every event of a cache whose
 	// controller was never started, for ever.
 	if err := factory.Start(ctx, 1); err != nil {
-		log.WithError(err).Error("volumes are not checked")
-		return
+		return fmt.Errorf("caches of Longhorn: %w", err)
 	}
 	m.storage.Store(reader)
 	c.Reconsider()
-	log.Info("volumes are checked")
-	context.AfterFunc(ctx, func() {
-		m.storage.Store(nil)
-		log.Info("volumes are not checked any more")
-	})
+	context.AfterFunc(ctx, func() { m.storage.CompareAndSwap(reader, nil) })
+	return nil
 }
 
-// harvester serves upgrades while Harvester's CRDs are there.
-func (m *manager) harvester(ctx context.Context, c *maintenancecontroller.Controller) {
-	log := logrus.WithField("system", "harvester")
+// harvester serves upgrades until the context ends.
+func (m *manager) harvester(ctx context.Context, c *maintenancecontroller.Controller) error {
 	client, err := dynamic.NewForConfig(m.config)
 	if err != nil {
-		log.WithError(err).Error("upgrades are not checked")
-		return
+		return fmt.Errorf("client: %w", err)
 	}
 	upgrades, err := harvester.WatchUpgrades(ctx, client)
 	if err != nil {
-		log.WithError(err).Error("upgrades are not checked")
-		return
+		return err
 	}
 	m.upgrades.Store(upgrades)
 	c.Reconsider()
-	log.Info("upgrades are checked")
-	context.AfterFunc(ctx, func() {
-		m.upgrades.Store(nil)
-		log.Info("upgrades are not checked any more")
-	})
+	context.AfterFunc(ctx, func() { m.upgrades.CompareAndSwap(upgrades, nil) })
+	return nil
 }
 
 // upgrade names a Harvester upgrade in progress, "" for none.

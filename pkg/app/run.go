@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 
 	"github.com/rancher/lasso/pkg/cache"
@@ -15,6 +14,7 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/generic"
 	"github.com/rancher/wrangler/v3/pkg/schemes"
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,8 +72,9 @@ type manager struct {
 	// admissionHandler answers the webhooks once the caches are full.
 	admissionHandler http.Handler
 	api              apiParts
-	// servers are those that finish their requests before the process ends.
-	servers sync.WaitGroup
+	// tasks are what must not end before the process does: it ends with the first that
+	// fails, once the servers have finished their requests.
+	tasks *errgroup.Group
 }
 
 // Run runs a manager until the context ends, or its leader lease is lost.
@@ -96,14 +97,18 @@ func Run(ctx context.Context, o Options) error {
 	if m.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
-	defer m.servers.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	m.tasks, ctx = errgroup.WithContext(ctx)
+	m.tasks.Go(func() error { return m.begin(ctx) })
+	return m.tasks.Wait()
+}
+
+// begin binds all addresses, and runs.
+func (m *manager) begin(ctx context.Context) error {
 	m.ready.set("caches")
-	if err := serve(ctx, "health", o.HealthAddress, healthMux(m.ready)); err != nil {
+	if err := m.serve(ctx, "health", m.options.HealthAddress, healthMux(m.ready)); err != nil {
 		return err
 	}
-	if err := serve(ctx, "metrics", o.MetricsAddress, m.metrics.Handler()); err != nil {
+	if err := m.serve(ctx, "metrics", m.options.MetricsAddress, m.metrics.Handler()); err != nil {
 		return err
 	}
 	if err := m.keepCertificates(ctx); err != nil {
@@ -141,8 +146,8 @@ func (m *manager) run(ctx context.Context) error {
 		}
 		return err
 	}
-	go m.crds.follow(ctx, func(ctx context.Context) { m.longhorn(ctx, c) }, longhornCRDs...)
-	go m.crds.follow(ctx, func(ctx context.Context) { m.harvester(ctx, c) }, harvester.UpgradeCRD)
+	go m.crds.follow(ctx, "volumes", func(ctx context.Context) error { return m.longhorn(ctx, c) }, longhornCRDs...)
+	go m.crds.follow(ctx, "upgrades", func(ctx context.Context) error { return m.harvester(ctx, c) }, harvester.UpgradeCRD)
 	go m.crds.each(ctx, c.Reconsider)
 	m.wireWebhooks()
 	if err := m.wireAPI(ctx); err != nil {

@@ -87,7 +87,7 @@ func healthMux(ready *readiness) *http.ServeMux {
 
 // serve serves until the context ends; the address "0" serves nothing. It returns once
 // the address is bound.
-func serve(ctx context.Context, name, address string, handler http.Handler) error {
+func (m *manager) serve(ctx context.Context, name, address string, handler http.Handler) error {
 	if address == "0" {
 		return nil
 	}
@@ -97,11 +97,15 @@ func serve(ctx context.Context, name, address string, handler http.Handler) erro
 	}
 	logrus.WithField("address", listener.Addr().String()).Infof("serving %s", name)
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			logrus.WithError(err).Errorf("serving %s", name)
-		}
-	}()
+	m.tasks.Go(func() error { return served(name, server.Serve(listener)) })
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	return nil
+}
+
+// served returns the error of a server that ended by itself.
+func served(name string, err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serving %s: %w", name, err)
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -112,11 +111,12 @@ func (m *manager) keepCertificates(ctx context.Context) error {
 	m.certificates = certificates.New(m.kube, settings)
 	m.ready.also(m.certificates.Waiting)
 	m.metrics.Certificate("serving", m.certificates.NotAfter)
-	go func() {
+	m.tasks.Go(func() error {
 		if err := m.certificates.Run(ctx); err != nil {
-			logrus.WithError(err).Error("the serving certificate is not kept")
+			return fmt.Errorf("keeping the serving certificate: %w", err)
 		}
-	}()
+		return nil
+	})
 	return nil
 }
 
@@ -133,7 +133,7 @@ const (
 
 // serveTLS serves with the certificate that all replicas share, and returns once the
 // address is bound. When the context ends it goes on for a while, since others learn
-// late that it does, and lets the requests under way finish; m.servers waits for that.
+// late that it does, and lets the requests under way finish; m.tasks waits for that.
 func (m *manager) serveTLS(ctx context.Context, name, address string, handler http.Handler, configure ...func(*tls.Config)) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -151,12 +151,8 @@ func (m *manager) serveTLS(ctx context.Context, name, address string, handler ht
 		Handler: leaving(ctx, http.MaxBytesHandler(handler, maxBody)), TLSConfig: config, ErrorLog: log.New(io.Writer(complaints), name+": ", 0),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: readTimeout, WriteTimeout: 2 * readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 16,
 	}
-	m.servers.Go(func() {
-		if err := server.Serve(tls.NewListener(listener, config)); !errors.Is(err, http.ErrServerClosed) {
-			logrus.WithError(err).Errorf("serving %s", name)
-		}
-	})
-	m.servers.Go(func() {
+	m.tasks.Go(func() error { return served(name, server.Serve(tls.NewListener(listener, config))) })
+	m.tasks.Go(func() error {
 		<-ctx.Done()
 		<-time.After(m.options.TLS.ShutdownDelay)
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -166,6 +162,7 @@ func (m *manager) serveTLS(ctx context.Context, name, address string, handler ht
 			_ = server.Close()
 		}
 		_ = complaints.Close()
+		return nil
 	})
 	return nil
 }

@@ -2,6 +2,7 @@ package nodedrain
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/sirupsen/logrus"
@@ -43,7 +44,10 @@ func NewWatch(ctx context.Context, client kubernetes.Interface, owners Owners, c
 // is false until the node's pods have been listed. The first call begins to watch and
 // returns at once.
 func (w *Watch) Pods(ctx context.Context, node string) (chosen []*corev1.Pod, known bool, err error) {
-	watched := w.watched(node)
+	watched, err := w.watched(node)
+	if err != nil {
+		return nil, false, err
+	}
 	if !watched.informer.HasSynced() {
 		return nil, false, nil
 	}
@@ -57,15 +61,18 @@ func (w *Watch) Pods(ctx context.Context, node string) (chosen []*corev1.Pod, kn
 	return chosen, err == nil, err
 }
 
-func (w *Watch) watched(node string) *nodeWatch {
+func (w *Watch) watched(node string) (*nodeWatch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	watched, ok := w.nodes[node]
 	if !ok {
-		watched = w.begin(node)
+		var err error
+		if watched, err = w.begin(node); err != nil {
+			return nil, err
+		}
 		w.nodes[node] = watched
 	}
-	return watched
+	return watched, nil
 }
 
 // Forget ends the watch of a node.
@@ -78,8 +85,7 @@ func (w *Watch) Forget(node string) {
 	}
 }
 
-func (w *Watch) begin(node string) *nodeWatch {
-	ctx, stop := context.WithCancel(w.ctx)
+func (w *Watch) begin(node string) (*nodeWatch, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
@@ -91,14 +97,16 @@ func (w *Watch) begin(node string) *nodeWatch {
 		UpdateFunc: func(any, any) { notify() },
 		DeleteFunc: func(any) { notify() },
 	})
-	go informer.RunWithContext(ctx)
-	if err == nil {
-		go func() {
-			// An empty node has no events: that it is empty must be told as well.
-			if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-				notify()
-			}
-		}()
+	if err != nil {
+		return nil, fmt.Errorf("watch of the pods of node %s: %w", node, err)
 	}
-	return &nodeWatch{informer: informer, chooser: newChooser(w.client, w.owners, w.log), stop: stop}
+	ctx, stop := context.WithCancel(w.ctx)
+	go informer.RunWithContext(ctx)
+	go func() {
+		// An empty node has no events: that it is empty must be told as well.
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			notify()
+		}
+	}()
+	return &nodeWatch{informer: informer, chooser: newChooser(w.client, w.owners, w.log), stop: stop}, nil
 }
