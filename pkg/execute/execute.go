@@ -61,7 +61,8 @@ type Observer interface {
 	Turned(node *corev1.Node, face *plan.Face)
 }
 
-// Executor carries out plans.
+// Executor carries out plans. Some of what it logs is worded as in the test plan of
+// Harvester's enhancement on maintenance mode strategies, which looks for those lines.
 type Executor struct {
 	// Observer is nil where nobody counts.
 	Observer Observer

@@ -51,7 +51,7 @@ func NewReader(kv kubevirtcontrollers.Interface, launchers corecontrollers.PodCo
 	return r
 }
 
-// Instances returns the VMIs on a node, in any sense of the contract: by status, by a
+// Instances returns the VMIs on a node, in any sense that plan knows: by status, by a
 // non-final launcher pod bound there (KubeVirt fills status.nodeName only when the
 // launcher is ready), or as the target of an unfinished migration.
 func (r *Reader) Instances(node string) ([]plan.Instance, error) {

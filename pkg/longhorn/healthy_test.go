@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The truth table of the contract but for the node, which the plan adds.
+// The node's own state is no part of it: the plan adds that.
 func TestHealthyReplicas(t *testing.T) {
 	deleted := metav1.NewTime(time.Unix(1900000000, 0))
 	engine := func(mode longhornv1.ReplicaMode) []*longhornv1.Engine {

@@ -117,7 +117,7 @@ func (r *Reader) volume(volume *longhornv1.Volume) (plan.Volume, error) {
 	return v, nil
 }
 
-// healthy is the truth table of the contract but for the state of the node: once
+// healthy tells of a replica what plan says of one, but for the state of its node: once
 // healthy, not failed since, not being deleted, and readable and writable where the
 // engine knows the replica. A replica that was never attached has no healthyAt.
 func healthy(replica *longhornv1.Replica, engines []*longhornv1.Engine) bool {

@@ -106,7 +106,8 @@ func (c *chooser) skipLaunchers(pod corev1.Pod) drain.PodDeleteStatus {
 	return drain.MakePodDeleteStatusOkay()
 }
 
-// tellSkipped logs the sentence of the enhancement's test plan once for each pod.
+// tellSkipped logs, once for each pod, a sentence that the test plan of Harvester's
+// enhancement looks for, see execute.Executor.
 func (c *chooser) tellSkipped(pod *corev1.Pod, vm *kubevirtv1.VirtualMachine) {
 	if c.told[pod.UID] {
 		return

@@ -29,6 +29,50 @@
 // "Leave" is a record without maintain-status: whoever removes that annotation, in
 // whatever phase, wants the node back.
 //
+// # On the node
+//
+// A VMI is on a node if its status says so, or if a launcher pod of it that has not ended
+// is bound there, since KubeVirt fills the status only when the launcher is ready, or if
+// an unfinished migration brings it there. What matches a label is not asked: a node's
+// name may be longer than a label's value.
+//
+// # The fates of VMs
+//
+//	the VM's strategy                not forced                    forced
+//	Migrate, none, unknown
+//	  that can move                  moved                         moved
+//	  that cannot move               blocks                        stopped, stays off
+//	  whose owner's template allows  stopped, started elsewhere    as those above
+//	  an interruption                once the node is empty
+//	ShutdownAndRestartAfterEnable    stopped, started elsewhere    stopped, stays off
+//	                                 once the node is empty
+//	ShutdownAndRestartAfterDisable   stopped, started on leaving   stopped, stays off
+//	Shutdown                         stopped, stays off            stopped, stays off
+//	a VMI without a VM
+//	  that can move                  moved                         moved
+//	  that cannot move               blocks                        deleted
+//
+// What is to be started elsewhere waits for leaving where no other node can host it, or
+// where the last healthy replica of one of its volumes is on the node. With HonorStrategy
+// force leaves the three shutdown strategies as they are.
+//
+// # The pre-checks
+//
+// All run, and what they find is told together. Force overrides those of the node's
+// readiness and of the VMs.
+//
+//	Quorum           too few members of the control plane would remain
+//	LastNode         no other node would remain on which VMs can run
+//	Node             it does not exist or is not Ready
+//	VirtualMachines  one blocks, by the table above
+//	Storage          what a VM elsewhere or a plain pod uses has its last healthy replica here
+//	Upgrade          Harvester is being upgraded
+//	Capacity         a warning: the others cannot hold what the VMs request
+//
+// A replica is healthy that was so once and has not failed since, is not being deleted, is
+// readable and writable where its engine knows it, and is on a node that is Ready and out
+// of maintenance.
+//
 // # Invariants
 //
 //   - Nothing is changed on a node or VM before admission, and nothing on a node whose

@@ -99,8 +99,8 @@ func (s *situation) fates() []Fate {
 	return fates
 }
 
-// fate decides what happens to one VMI of the node: the table of section 3 of the
-// contract.
+// fate decides what happens to one VMI of the node: the table in the package's
+// documentation.
 func (s *situation) fate(i *Instance) Fate {
 	key := i.Key()
 	f := Fate{instance: i, Namespace: key.Namespace, Name: key.Name, Paused: i.paused()}

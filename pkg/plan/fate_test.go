@@ -44,7 +44,7 @@ func affine(i *Instance) {
 	}}}
 }
 
-// The table of section 3 of the contract.
+// The table in the package's documentation.
 func TestFates(t *testing.T) {
 	const enable, disable, shutdown = "ShutdownAndRestartAfterEnable", "ShutdownAndRestartAfterDisable", "Shutdown"
 	none, possible := kubevirtv1.EvictionStrategyNone, kubevirtv1.EvictionStrategyLiveMigrateIfPossible

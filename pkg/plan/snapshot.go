@@ -28,7 +28,7 @@ type Snapshot struct {
 	// Granted names nodes that were admitted a moment ago and may not show it yet.
 	// They count as engaged.
 	Granted map[string]bool
-	// Instances are the VMIs on the node, in any sense of section 1 of the contract.
+	// Instances are the VMIs on the node, in any sense of the package's documentation.
 	Instances []Instance
 	// Draining are the VMIs on other nodes that are being drained; only for admission.
 	Draining []Instance
@@ -142,8 +142,8 @@ type Volume struct {
 	// Users are the workloads that use it now, as Longhorn sees it, without VMIs
 	// that no longer exist.
 	Users []VolumeUser
-	// Healthy are the nodes that hold a healthy replica, by the truth table of
-	// section 4 but for maintenance, which the plan adds.
+	// Healthy are the nodes that hold a healthy replica, whatever state they are in
+	// themselves: the plan adds that.
 	Healthy []string
 }
 

@@ -92,7 +92,7 @@ func TestTheDialogOfTheHostsPage(t *testing.T) {
 	c.act(t, host, "disableMaintenanceMode", "{}").want(t, http.StatusNoContent)
 }
 
-// Case 3: leaving succeeds in every phase, also twice.
+// Leaving succeeds in every phase, also twice.
 func TestLeavingInEveryPhase(t *testing.T) {
 	t.Parallel()
 	h := serving(t)

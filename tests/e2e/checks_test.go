@@ -80,7 +80,7 @@ func TestARequestIsRefusedWithTheReasonOfEachVMThatCannotMove(t *testing.T) {
 	}
 }
 
-// Case 17: KubeVirt says that it can migrate, and no other host has its CPU.
+// KubeVirt says that it can migrate, and no other host has its CPU.
 func TestAVMWhoseCPUExistsNowhereElseIsFoundBeforehand(t *testing.T) {
 	t.Parallel()
 	c := drydock(t)
@@ -118,7 +118,7 @@ func TestAVMThatFitsNowhereElseIsNamedWithTheSchedulersReason(t *testing.T) {
 	operator.AwaitRunningOn(t, c, ns, "b", host)
 }
 
-// Case 13: a VM that asks to be shut down never blocks, whatever else is wrong.
+// A VM that asks to be shut down never blocks, whatever else is wrong.
 func TestAVMThatIsShutDownNeverBlocks(t *testing.T) {
 	t.Parallel()
 	c := drydock(t)
@@ -165,7 +165,7 @@ func TestAVMThatIsShutDownNeverBlocks(t *testing.T) {
 	}
 }
 
-// Case 14, by the contract: force stops every VM with a shutdown strategy for good.
+// Force stops every VM with a shutdown strategy for good.
 func TestForceKeepsWhatItStopsOff(t *testing.T) {
 	t.Parallel()
 	c := drydock(t)

@@ -52,7 +52,7 @@ func TestAVMThatIsStillShuttingDownOnLeavingComesBackWhenItIsOff(t *testing.T) {
 	}
 }
 
-// Case 19: a VM's instance is known by its owner, whatever API version the reference
+// A VM's instance is known by its owner, whatever API version the reference
 // names.
 func TestAVMIWhoseOwnerIsNamedByAnOldAPIVersionIsItsVMs(t *testing.T) {
 	t.Parallel()

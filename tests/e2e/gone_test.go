@@ -27,7 +27,7 @@ func recreate(t *testing.T, c *cluster.Cluster, pool *cluster.Pool, name string)
 }
 
 // A node that is deleted in mid-drain takes nothing along and leaves nothing behind
-// for the next node of its name (case 10).
+// for the next node of its name.
 func TestANodeDeletedInMidDrainLeavesNothingToItsSuccessor(t *testing.T) {
 	t.Parallel()
 	c := drydock(t)

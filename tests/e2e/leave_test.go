@@ -88,7 +88,7 @@ func TestLeavingWorksInEveryPhase(t *testing.T) {
 				operator.AwaitPhase(t, c, host, maintenance.PhaseDraining)
 			},
 		},
-		// Case 1: what a forced drain that never ends leaves behind.
+		// What a forced drain that never ends leaves behind.
 		"forced, and Evacuating": {
 			reach: func(t *testing.T, c *cluster.Cluster, ns, host string) {
 				operator.AnnotateVMI(t, c, ns, "moves", map[string]string{"sim.drydock.dev/migration-seconds": "never"})

@@ -131,7 +131,7 @@ func hasTaint(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
 }
 
-// A controller that decides on what it saw a moment ago must not act on it (case 9).
+// A controller that decides on what it saw a moment ago must not act on it.
 func TestARequestTakenBackAtOnceLeavesNothing(t *testing.T) {
 	t.Parallel()
 	c := drydock(t)

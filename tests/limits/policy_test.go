@@ -14,7 +14,7 @@ import (
 	"github.com/drydock-dev/drydock/tests/operator"
 )
 
-// Case 14, as the newer proposal has it: force only widens what may be stopped.
+// As the newer proposal has it, force only widens what may be stopped.
 func TestForceHonoursTheStrategyWhereThePolicySaysSo(t *testing.T) {
 	c, m := drydock(t, "--force-policy", "honor-strategy", "--live-migrate-if-possible-consents", "no")
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
@@ -68,7 +68,7 @@ func TestForceHonoursTheStrategyWhereThePolicySaysSo(t *testing.T) {
 	}
 }
 
-// Case 20: something has to remain on which anything can be placed.
+// Something has to remain on which anything can be placed.
 func TestTheLastNodeIsRefusedWithForceAsWell(t *testing.T) {
 	c, _ := drydock(t)
 	pool := c.Pool(t, 2)

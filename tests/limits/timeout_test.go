@@ -18,7 +18,7 @@ import (
 	"github.com/drydock-dev/drydock/tests/operator"
 )
 
-// Case 5: a drain that cannot end says so, keeps its clock, and can be left or resumed.
+// A drain that cannot end says so, keeps its clock, and can be left or resumed.
 func TestADrainIsGivenUpAtItsLimitAndSaysWhatHeldIt(t *testing.T) {
 	const limit = 8 * time.Second
 	c, m := drydock(t, "--drain-timeout", limit.String())
