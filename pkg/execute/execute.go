@@ -105,7 +105,7 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 				continue
 			}
 			failures = append(failures, err)
-			if essential(batch[n]) || (p.Face != nil && p.Face.Record == nil && !isStart(batch[n])) {
+			if essential(batch[n]) || (p.Face != nil && p.Face.Record == nil && !aboutStopped(batch[n])) {
 				wait, err := e.showFailures(ctx, node, failures)
 				return sooner(p.Wake, wait), errors.Join(append(failures, err)...)
 			}
@@ -271,9 +271,9 @@ func essential(action plan.Action) bool {
 	}
 }
 
-// isStart reports an action on one VM's way back, which blocks nobody: the VM's own
-// retries go on with it.
-func isStart(action plan.Action) bool {
+// aboutStopped reports an action about a VM that was stopped, which blocks nobody: the VM's
+// own retries go on with it.
+func aboutStopped(action plan.Action) bool {
 	switch action.(type) {
 	case plan.Start, plan.CallStart, plan.Forget, plan.Halt:
 		return true

@@ -75,7 +75,7 @@ func (m *Memory) Recall(v *plan.StoppedVM) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.starts[vmKey(v.VM)]
-	v.StartCalls, v.LastCall = s.calls, s.last
+	v.StartCalls, v.LastTry = s.calls, s.last
 }
 
 // Waiting counts, for each node other than the given one that has any, the VMs that

@@ -14,8 +14,9 @@ import (
 
 // Plan is what is to be done for a node now, and what is to be said about it.
 type Plan struct {
-	// Actions in the order in which they are to be done. One that fails ends the list,
-	// but for starts and evictions, which are independent of each other.
+	// Actions in the order in which they are to be done. One about the node that fails
+	// ends the list, one about a VM or pod what follows for the same. Where the face takes
+	// the node out of maintenance, only what is done for stopped VMs may fail.
 	Actions []Action
 	// Face is what the node is to show once the actions are done; nil to leave it as
 	// it is.

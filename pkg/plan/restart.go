@@ -240,7 +240,7 @@ func (s *situation) starting(v *StoppedVM) VMPlan {
 		return forget(v, EventVMStaysOff, "was stopped by somebody else; Drydock leaves it alone")
 	}
 	strategy := RunStrategyOf(v.VM)
-	since := s.Now.Sub(v.LastCall)
+	since := s.Now.Sub(v.LastTry)
 	waiting := VMPlan{Due: true, Waiting: "KubeVirt has not started it yet", Stuck: since >= startPatience}
 	if !waiting.Stuck {
 		waiting.Wake = startPatience - since

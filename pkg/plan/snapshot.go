@@ -39,7 +39,7 @@ type Snapshot struct {
 	PodsKnown bool
 	// Stopped are the VMs with a record of Drydock's that names this node.
 	Stopped []StoppedVM
-	// Migrations are all unfinished migrations in the cluster.
+	// Migrations counts the unfinished migrations.
 	Migrations Slots
 	// Volumes are the Longhorn volumes with a replica on this node, and those of
 	// VMs on it; nil where Longhorn is not installed.
@@ -92,10 +92,11 @@ type StoppedVM struct {
 	VMI *kubevirtv1.VirtualMachineInstance
 	// Volumes are the Longhorn volumes of the VM.
 	Volumes []Volume
-	// StartCalls counts calls of the start subresource by this process, LastCall is
-	// when the last one was made.
+	// StartCalls counts calls of the start subresource by this process. LastTry is when it
+	// last made one, or before that put the run strategy back, whether that came through
+	// or not.
 	StartCalls int
-	LastCall   time.Time
+	LastTry    time.Time
 }
 
 // Pod is a pod that a drain would remove.
@@ -109,7 +110,7 @@ type Pod struct {
 
 // Attempt is an eviction or migration that was asked for.
 type Attempt struct {
-	// Count is how often, Last when.
+	// Count is how often. Last is when it last was asked for, or taken back.
 	Count int
 	Last  time.Time
 	// Code is the HTTP status of the last answer, Message its text.

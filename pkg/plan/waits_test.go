@@ -67,7 +67,7 @@ func TestForceDeletesNothingDuringAMigration(t *testing.T) {
 func TestAVMThatKubeVirtDoesNotStartIsTold(t *testing.T) {
 	for _, strategy := range []kubevirtv1.VirtualMachineRunStrategy{kubevirtv1.RunStrategyAlways, kubevirtv1.RunStrategyManual, kubevirtv1.RunStrategyRerunOnFailure, kubevirtv1.RunStrategyOnce} {
 		w := cluster(3, 1, false)
-		v := &StoppedVM{VM: w.addVM("a", "w1", "", strategy), Record: &maintenance.VMRecord{ID: "id", Node: "w1", Starting: true}, LastCall: w.now}
+		v := &StoppedVM{VM: w.addVM("a", "w1", "", strategy), Record: &maintenance.VMRecord{ID: "id", Node: "w1", Starting: true}, LastTry: w.now}
 		for after, stuck := range map[time.Duration]bool{0: false, startPatience / 2: false, startPatience: true} {
 			s := w.snapshot("w1")
 			s.Now = w.now.Add(after)
