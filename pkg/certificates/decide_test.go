@@ -18,7 +18,7 @@ var (
 	hosts = []string{"drydock-webhook.harvester-system.svc", "localhost", "127.0.0.1"}
 )
 
-func newRules() *rules { return &rules{lifetimes: DefaultLifetimes(), hosts: hosts} }
+func newRules() *rules { return &rules{lifetimes: defaultLifetimes(), hosts: hosts} }
 
 // cell is one replica with a Secret and one webhook configuration, which it keeps as the
 // Keeper would.

@@ -20,10 +20,10 @@ type Lifetimes struct {
 	Retire time.Duration
 }
 
-// DefaultLifetimes are those of a production cluster. The serving certificate's is short,
+// defaultLifetimes are those of a production cluster. The serving certificate's is short,
 // so that its rotation is something that happens every other month and not a surprise
 // after years; the CA's is long, since its clients may have been given it by hand.
-func DefaultLifetimes() Lifetimes {
+func defaultLifetimes() Lifetimes {
 	const day = 24 * time.Hour
 	return Lifetimes{CA: 10 * 365 * day, Serving: 90 * day, Settle: time.Minute, Retire: day}
 }
@@ -31,7 +31,7 @@ func DefaultLifetimes() Lifetimes {
 // ParseLifetimes reads "ca=10m,serving=1m,settle=2s,retire=10s"; what is not named keeps
 // its default.
 func ParseLifetimes(text string) (Lifetimes, error) {
-	l := DefaultLifetimes()
+	l := defaultLifetimes()
 	if text == "" {
 		return l, nil
 	}

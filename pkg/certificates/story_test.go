@@ -98,7 +98,7 @@ func (w *world) accepted(t *rapid.T) {
 
 func TestStoriesOfSeveralReplicas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{now: epoch, rules: rules{lifetimes: DefaultLifetimes(), hosts: hosts}}
+		w := &world{now: epoch, rules: rules{lifetimes: defaultLifetimes(), hosts: hosts}}
 		// Before there is anything, nobody is served; the story begins when there is.
 		first := &replica{}
 		w.bundles = []bundleAt{{nil, epoch}}

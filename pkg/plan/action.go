@@ -2,7 +2,6 @@ package plan
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -75,10 +74,7 @@ type Start struct {
 
 // CallStart calls KubeVirt's start subresource for a VM whose restored run strategy
 // did not start it.
-type CallStart struct {
-	VM  *kubevirtv1.VirtualMachine
-	UID types.UID
-}
+type CallStart struct{ VM *kubevirtv1.VirtualMachine }
 
 // Forget takes marker and record off a VM. Why is told to the VM's owner by an event
 // unless it is empty.

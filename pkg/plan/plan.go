@@ -98,7 +98,6 @@ const (
 	EventForeign    EventReason = "MaintenanceNotServed"
 	EventDropped    EventReason = "MaintenanceRequestDropped"
 	EventCleared    EventReason = "MaintenanceCleared"
-	EventLeaving    EventReason = "MaintenanceLeaving"
 	EventLeft       EventReason = "MaintenanceLeft"
 	EventArrived    EventReason = "MaintenanceVMArrived"
 	EventUncordoned EventReason = "MaintenanceUncordoned"
@@ -108,7 +107,6 @@ const (
 // Reasons of events on VMs.
 const (
 	EventVMStopping  EventReason = "MaintenanceStopping"
-	EventVMStarting  EventReason = "MaintenanceStarting"
 	EventVMMigrating EventReason = "MaintenanceMigrating"
 	EventVMStarted   EventReason = "MaintenanceStarted"
 	EventVMStaysOff  EventReason = "MaintenanceStaysOff"

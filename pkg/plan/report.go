@@ -8,7 +8,7 @@ import "github.com/drydock-dev/drydock/pkg/maintenance"
 // coalesced.
 type Report struct {
 	// VMs are those that are still on the node, and Pods the plain pods; each a list
-	// of at most ReportMost.
+	// of at most fifty.
 	VMs  []Fate    `json:"vms,omitempty"`
 	Pods []PodFate `json:"pods,omitempty"`
 	// VMsLeft and PodsLeft count all of them, VMsTotal the VMs when the drain began.
@@ -26,12 +26,12 @@ type OffVM struct {
 	Restart   maintenance.RestartPoint `json:"restart"`
 }
 
-// ReportMost bounds each list of a report: annotations are part of every node event
+// reportMost bounds each list of a report: annotations are part of every node event
 // that every kubelet's API server sends around.
-const ReportMost = 50
+const reportMost = 50
 
 func (s *situation) progress(p *Plan) *Report {
-	report := &Report{Pods: p.Pods[:min(len(p.Pods), ReportMost)]}
+	report := &Report{Pods: p.Pods[:min(len(p.Pods), reportMost)]}
 	for n := range p.Pods {
 		if !p.Pods[n].Returned {
 			report.PodsLeft++
@@ -42,7 +42,7 @@ func (s *situation) progress(p *Plan) *Report {
 			continue
 		}
 		report.VMsLeft++
-		if len(report.VMs) < ReportMost {
+		if len(report.VMs) < reportMost {
 			report.VMs = append(report.VMs, p.VMs[n])
 		}
 	}
@@ -51,7 +51,7 @@ func (s *situation) progress(p *Plan) *Report {
 	}
 	for n := range s.Stopped {
 		v := &s.Stopped[n]
-		if s.record != nil && v.Record.ID == s.record.ID && len(report.Off) < ReportMost {
+		if s.record != nil && v.Record.ID == s.record.ID && len(report.Off) < reportMost {
 			report.Off = append(report.Off, OffVM{Namespace: v.VM.Namespace, Name: v.VM.Name, Restart: v.Record.Restart})
 		}
 	}

@@ -263,7 +263,7 @@ func (s *situation) starting(v *StoppedVM) VMPlan {
 		waiting.Wake = remaining
 		return waiting
 	}
-	waiting.Actions = []Action{CallStart{VM: v.VM, UID: v.Record.Stopped}}
+	waiting.Actions = []Action{CallStart{VM: v.VM}}
 	waiting.Wake = backoff(v.StartCalls + 1)
 	return waiting
 }

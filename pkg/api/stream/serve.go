@@ -53,9 +53,6 @@ const (
 
 var errTooSlow = errors.New("too slow: more changes have come than were read")
 
-// Open is how many clients there are.
-func (s *Server) Open() int64 { return s.open.Load() }
-
 // Serve turns the request into a websocket and returns when it ends, which it does at the
 // latest with the given context.
 func (s *Server) Serve(ctx context.Context, w http.ResponseWriter, r *http.Request, session Session) {

@@ -244,7 +244,7 @@ func TestThereIsALimit(t *testing.T) {
 	if response != nil && response.Body != nil {
 		_ = response.Body.Close()
 	}
-	if h.server.Open() != h.server.Most {
-		t.Errorf("%d are open", h.server.Open())
+	if h.server.open.Load() != h.server.Most {
+		t.Errorf("%d are open", h.server.open.Load())
 	}
 }

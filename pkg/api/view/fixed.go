@@ -3,18 +3,18 @@ package view
 // Objects that Harvester's front-end reads before it shows anything, on a cluster that
 // has no such kinds.
 
-// ServerVersion is the oldest version of Harvester whose front-end shows what is served
+// serverVersion is the oldest version of Harvester whose front-end shows what is served
 // here.
-const ServerVersion = "v1.3.2"
+const serverVersion = "v1.3.2"
 
 // Fixed returns the objects of a fixed kind, by id. Counts and schemas depend on who asks;
 // they are not among them.
 func Fixed(kind *Kind, base string) []map[string]any {
 	switch kind.Type {
 	case Settings.Type:
-		return []map[string]any{setting(kind, base, "first-login", "false"), setting(kind, base, "server-version", ServerVersion)}
+		return []map[string]any{setting(kind, base, "first-login", "false"), setting(kind, base, "server-version", serverVersion)}
 	case HCISetting.Type:
-		return []map[string]any{setting(kind, base, "server-version", ServerVersion)}
+		return []map[string]any{setting(kind, base, "server-version", serverVersion)}
 	case Clusters.Type:
 		cluster := fixed(kind, base, "local")
 		cluster["spec"] = map[string]any{"displayName": "local", "internal": true}

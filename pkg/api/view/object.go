@@ -38,7 +38,7 @@ func Body(kind *Kind, object Object) ([]byte, error) {
 func stateOf(object Object) State {
 	switch o := object.(type) {
 	case *corev1.Node:
-		return NodeState(o)
+		return nodeState(o)
 	case *corev1.Namespace:
 		return phaseState(string(o.Status.Phase))
 	case *corev1.Pod:

@@ -19,9 +19,9 @@ type State struct {
 	Message       string `json:"message"`
 }
 
-// NodeState sums a node up. Its message is that of the maintenance condition, which a
+// nodeState sums a node up. Its message is that of the maintenance condition, which a
 // front-end shows under the node; that of a node that is not Ready comes first.
-func NodeState(node *corev1.Node) State {
+func nodeState(node *corev1.Node) State {
 	state := State{Name: "active"}
 	if node.DeletionTimestamp != nil {
 		state = State{Name: "removing", Transitioning: true}
