@@ -98,7 +98,7 @@ const (
 
 // wireAPI sets what answers, once the caches are filled. Every replica serves, leader or
 // not.
-func (m *manager) wireAPI(ctx context.Context) error {
+func (m *manager) wireAPI(ctx context.Context, idle func() string) error {
 	if !m.options.API {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (m *manager) wireAPI(ctx context.Context) error {
 	m.api.handler.set(api.New(ctx, &api.Config{
 		Authenticator: authenticator, Authorizer: access.NewAuthorizer(kube.AuthorizationV1()),
 		Nodes: kube.CoreV1().Nodes(), Observer: &observer, Feeds: sources, Dynamic: hardware,
-		Words: observer.Config.Words, Idle: m.ready.noted, TrustedProxies: proxies,
+		Words: observer.Config.Words, Idle: idle, TrustedProxies: proxies,
 		Log: logrus.StandardLogger(),
 	}))
 	return nil

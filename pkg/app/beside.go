@@ -45,7 +45,6 @@ const idleNote = "idle: Harvester's own controllers run here (deployment " + har
 // gate keeps the actors idle while Harvester's own controllers run.
 type gate struct {
 	actors  []actor
-	ready   *readiness
 	metrics *metrics.Metrics
 	events  record.EventRecorder
 	lease   *coordinationv1.Lease
@@ -56,11 +55,17 @@ type gate struct {
 	idle, told      bool
 }
 
-// besideHarvester returns what begins to act once this replica leads.
-func (m *manager) besideHarvester(ctx context.Context, events record.EventRecorder, actors ...actor) (lead func() error, err error) {
-	g := &gate{actors: actors, ready: m.ready, metrics: m.metrics, events: events, lease: &coordinationv1.Lease{}}
+// newGate returns a gate that readiness asks as well.
+func (m *manager) newGate(events record.EventRecorder, actors ...actor) *gate {
+	g := &gate{actors: actors, metrics: m.metrics, events: events, lease: &coordinationv1.Lease{}}
 	g.lease.APIVersion, g.lease.Kind = coordinationv1.SchemeGroupVersion.String(), "Lease"
 	g.lease.Namespace, g.lease.Name = m.options.Namespace, leaderLease
+	m.ready.note(g.Idle)
+	return g
+}
+
+// besideHarvester returns what begins to act once this replica leads.
+func (m *manager) besideHarvester(ctx context.Context, g *gate) (lead func() error, err error) {
 	if m.options.Harvester == HarvesterAuto {
 		m.ready.set("Harvester's Deployment")
 		controllers, err := harvester.WatchControllers(ctx, m.kube, g.look)
@@ -73,7 +78,7 @@ func (m *manager) besideHarvester(ctx context.Context, events record.EventRecord
 		g.look()
 	}
 	if m.options.Harvester == HarvesterTakeover {
-		lead, err := m.watchTakeover(ctx, events, g.lease)
+		lead, err := m.watchTakeover(ctx, g.events, g.lease)
 		if err != nil {
 			return nil, err
 		}
@@ -83,6 +88,16 @@ func (m *manager) besideHarvester(ctx context.Context, events record.EventRecord
 		}, nil
 	}
 	return g.lead, nil
+}
+
+// Idle says why nothing is done, "" while requests are served.
+func (g *gate) Idle() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.idle {
+		return idleNote
+	}
+	return ""
 }
 
 func (g *gate) lead() error {
@@ -131,7 +146,6 @@ func (g *gate) say() {
 	switch {
 	case g.idle:
 		g.told = true
-		g.ready.note(idleNote)
 		g.metrics.Idle(true)
 		logrus.Warn(idleNote)
 		if g.leading {
@@ -139,7 +153,6 @@ func (g *gate) say() {
 		}
 	case g.told:
 		g.told = false
-		g.ready.note("")
 		g.metrics.Idle(false)
 		logrus.Warn("no longer idle: Harvester's own controllers are gone")
 		if g.leading {

@@ -150,10 +150,11 @@ func (m *manager) run(ctx context.Context) error {
 	go m.crds.follow(ctx, "upgrades", func(ctx context.Context) error { return m.harvester(ctx, c) }, harvester.UpgradeCRD)
 	go m.crds.each(ctx, c.Reconsider)
 	m.wireWebhooks()
-	if err := m.wireAPI(ctx); err != nil {
+	g := m.newGate(m.recorder(ctx), m.actors...)
+	if err := m.wireAPI(ctx, g.Idle); err != nil {
 		return err
 	}
-	begin, err := m.besideHarvester(ctx, m.recorder(ctx), m.actors...)
+	begin, err := m.besideHarvester(ctx, g)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // Ended while it was looking.

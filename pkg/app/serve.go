@@ -16,9 +16,8 @@ import (
 type readiness struct {
 	mu      sync.Mutex
 	waiting string
-	detail  string
-	warning string
 	others  []func() string
+	notes   []func() string
 }
 
 // also asks what another part is waiting for, "" for nothing.
@@ -37,30 +36,16 @@ func (r *readiness) set(waiting string) {
 	r.waiting = waiting
 }
 
-// note adds a detail to the answer of a manager that is ready, "" for none.
-func (r *readiness) note(detail string) {
+// note adds a line to the answer of a manager that is ready, "" for none.
+func (r *readiness) note(line func() string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.detail = detail
-}
-
-// noted is what was noted, "" for nothing.
-func (r *readiness) noted() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.detail
-}
-
-// warn adds another line to that answer, "" for none.
-func (r *readiness) warn(warning string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.warning = warning
+	r.notes = append(r.notes, line)
 }
 
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
-	waiting, lines, others := r.waiting, []string{"ok", r.detail, r.warning}, r.others
+	waiting, others, notes := r.waiting, r.others, r.notes
 	r.mu.Unlock()
 	for _, other := range others {
 		if waiting == "" {
@@ -71,8 +56,9 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "waiting for "+waiting, http.StatusServiceUnavailable)
 		return
 	}
-	for _, line := range lines {
-		if line != "" {
+	fmt.Fprintln(w, "ok")
+	for _, note := range notes {
+		if line := note(); line != "" {
 			fmt.Fprintln(w, line)
 		}
 	}

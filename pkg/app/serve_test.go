@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -24,5 +25,28 @@ func TestAServerThatEndsEndsTheProcess(t *testing.T) {
 	}
 	if err := served("health", net.ErrClosed); err == nil || !strings.Contains(err.Error(), "serving health: ") {
 		t.Errorf("it ended by itself with %v", err)
+	}
+}
+
+// Readiness shows why nothing is done; what else it shows is no reason for it.
+func TestWhyNothingIsDoneIsTheGatesToSay(t *testing.T) {
+	m := &manager{ready: &readiness{}}
+	g := m.newGate(nil)
+	m.ready.note(func() string { return "something else" })
+	body := func() string {
+		w := httptest.NewRecorder()
+		m.ready.ServeHTTP(w, nil)
+		return w.Body.String()
+	}
+	if idle, answer := g.Idle(), body(); idle != "" || answer != "ok\nsomething else\n" {
+		t.Errorf("at work it is idle: %q, and readiness says %q", idle, answer)
+	}
+	g.idle = true
+	if idle, answer := g.Idle(), body(); idle != idleNote || answer != "ok\n"+idleNote+"\nsomething else\n" {
+		t.Errorf("idle: %q, and readiness says %q", idle, answer)
+	}
+	m.ready.set("caches")
+	if answer := body(); answer != "waiting for caches\n" {
+		t.Errorf("not ready it says %q", answer)
 	}
 }

@@ -32,7 +32,6 @@ type takeover struct {
 	name    string
 	trusts  func(bundle []byte) bool
 	waiting func() string
-	ready   *readiness
 	metrics *metrics.Metrics
 	events  record.EventRecorder
 	lease   *coordinationv1.Lease
@@ -47,7 +46,7 @@ type takeover struct {
 func (m *manager) watchTakeover(ctx context.Context, events record.EventRecorder, lease *coordinationv1.Lease) (lead func(), err error) {
 	t := &takeover{
 		name: m.options.TLS.WebhookConfiguration, trusts: m.certificates.TrustedBy, waiting: m.certificates.Waiting,
-		ready: m.ready, metrics: m.metrics, events: events, lease: lease,
+		metrics: m.metrics, events: events, lease: lease,
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(m.kube, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String()
@@ -58,6 +57,7 @@ func (m *manager) watchTakeover(ctx context.Context, events record.EventRecorder
 	}); err != nil {
 		return nil, fmt.Errorf("watch of the webhook configuration: %w", err)
 	}
+	m.ready.note(t.warning)
 	m.ready.set("the webhook configuration")
 	factory.StartWithContext(ctx)
 	if !toolscache.WaitForCacheSync(ctx.Done(), configurations.Informer().HasSynced) {
@@ -103,12 +103,20 @@ func (t *takeover) look() {
 	t.say()
 }
 
+// warning says why requests pass Drydock by, "" while they do not.
+func (t *takeover) warning() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.why == "" {
+		return ""
+	}
+	return passedByNote + t.why
+}
+
 func (t *takeover) say() {
 	kind, reason, text := corev1.EventTypeWarning, "NotTakingOver", passedByNote+t.why
-	t.ready.warn(text)
 	if t.why == "" {
 		kind, reason, text = corev1.EventTypeNormal, "TakingOver", takenOver
-		t.ready.warn("")
 	}
 	t.metrics.PassedBy(t.why != "")
 	logrus.Warn(text)
