@@ -51,22 +51,8 @@ bin/devcluster:
 # for half a gibibyte more. The manager itself runs as it does elsewhere.
 TESTED = GOGC=400 DRYDOCK_MANAGER=$(CURDIR)/bin/drydock DRYDOCK_DEVCLUSTER_PROGRAM=$(CURDIR)/bin/devcluster
 
-# Not from the cache: most tests run programs that the go command does not see them use.
-# A test against a cluster waits for most of its time, so more packages than there are
-# cores run at once, and the small modules beside the large one; what they say is told at
-# the end.
-GOTEST = $(TESTED) go -C $$module test -p 3 -count=1 -timeout 25m ./...
-
 test: build ## Run all tests; those against a control plane boot dev clusters of their own
-	@set -- $(filter-out .,$(CODE)); \
-	for module; do said=bin/test-$$(basename $$module); \
-		{ $(GOTEST) >$$said.log 2>&1; echo $$? >$$said.status; } & done; \
-	module=.; echo "go test ./..."; $(GOTEST); failed=$$?; \
-	wait; \
-	for module; do said=bin/test-$$(basename $$module); \
-		echo "go -C $$module test ./..."; cat $$said.log; \
-		[ "$$(cat $$said.status)" = 0 ] || failed=1; done; \
-	exit $$failed
+	@$(TESTED) hack/test.sh $(filter-out .,$(CODE))
 
 verify: vet lint verify-tidy verify-generated ## Check everything that needs no cluster: vet, lint, tidy modules, generated code
 

@@ -26,16 +26,12 @@ import (
 // which is applied before. Its requests are then those of Account in the audit log.
 const EnvManifest = "DRYDOCK_ACCOUNT_OF"
 
-// The service account of a default installation, whose requests are in the audit log of a
-// cluster that was booted with AuditAccount.
+// The service account of a default installation, whose requests are in the audit log.
 const (
 	AccountNamespace = "harvester-system"
 	AccountName      = "drydock"
 	Account          = "system:serviceaccount:" + AccountNamespace + ":" + AccountName
 )
-
-// AuditAccount are the flags of `devcluster up` that put its requests into the audit log.
-var AuditAccount = []string{"--audit-user", Account}
 
 // managerUser is whom the manager is in tests unless EnvManifest is set.
 const managerUser = "drydock"

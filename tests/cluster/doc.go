@@ -18,6 +18,7 @@
 // scheduled to. What a test made is removed when it ends.
 //
 // With DRYDOCK_DEVCLUSTER set to the state directory of a running cluster, tests
-// use that one, which saves the boot. With -short, tests that ask for a cluster
+// use that one, which saves the boot; with DRYDOCK_DEVCLUSTERS, packages take clusters
+// in turns (EnvShared). With -short, tests that ask for a cluster
 // are skipped.
 package cluster

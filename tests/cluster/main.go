@@ -19,6 +19,12 @@ import (
 // EnvStateDir names the variable that makes tests use a running cluster.
 const EnvStateDir = "DRYDOCK_DEVCLUSTER"
 
+// EnvShared names the variable with folders of clusters that packages take in turns,
+// separated like those of PATH. A package has a cluster to itself, since its manager acts
+// on all of it; the first that takes a folder boots the cluster, in the folder "state" in
+// it, and whoever set the variable ends it.
+const EnvShared = "DRYDOCK_DEVCLUSTERS"
+
 // EnvProgram names the variable that makes tests boot clusters with a devcluster that is
 // built already, which saves each package some seconds of linking.
 const EnvProgram = "DRYDOCK_DEVCLUSTER_PROGRAM"
@@ -26,14 +32,13 @@ const EnvProgram = "DRYDOCK_DEVCLUSTER_PROGRAM"
 // shared is the one cluster of this test binary.
 var shared = &process{}
 
-// Main runs the package's tests and ends the cluster that they used. upFlags are
-// further flags of `devcluster up`; with EnvStateDir they have no effect. m is a
+// up are the flags of `devcluster up`: the hosts beside the three control planes that the
+// documentation speaks of, and an audit log of the account of an installation.
+var up = []string{"--workers", "1", "--audit-user", Account}
+
+// Main runs the package's tests and ends the cluster that was booted for them. m is a
 // testing.M, or what a program that is no test does with a cluster.
-func Main(m interface{ Run() int }, upFlags ...string) int {
-	shared.flags = upFlags
-	if _, yes := substitute(managerUser); yes {
-		shared.flags = append(slices.Clone(upFlags), AuditAccount...)
-	}
+func Main(m interface{ Run() int }) int {
 	code := m.Run()
 	if err := shared.stop(code != 0); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping the dev cluster:", err)
@@ -44,11 +49,10 @@ func Main(m interface{ Run() int }, upFlags ...string) int {
 
 // process is the dev cluster's process, and the folder it lives in.
 type process struct {
-	flags []string
-
 	once   sync.Once
 	err    error
 	dir    string
+	turn   *os.File
 	temp   string
 	binary string
 	cmd    *exec.Cmd
@@ -58,16 +62,69 @@ type process struct {
 	issuing sync.Mutex
 }
 
-// stateDir boots the cluster at the first call.
+// stateDir boots the cluster at the first call, if none runs that can be used.
 func (p *process) stateDir() (string, error) {
 	p.once.Do(func() {
 		if p.dir = os.Getenv(EnvStateDir); p.dir != "" {
 			_, p.err = readInfo(p.dir)
-			return
+		} else if folders := filepath.SplitList(os.Getenv(EnvShared)); len(folders) > 0 {
+			p.err = p.takeTurn(folders)
+		} else {
+			p.err = p.boot()
 		}
-		p.err = p.boot()
 	})
 	return p.dir, p.err
+}
+
+// takeTurn uses the cluster of the first folder that no other package uses, or waits for
+// the last one.
+func (p *process) takeTurn(folders []string) error {
+	for n, folder := range folders {
+		last := n == len(folders)-1
+		if taken, err := p.lock(filepath.Join(folder, "turn"), last); err != nil {
+			return fmt.Errorf("taking a dev cluster in turn: %w", err)
+		} else if taken {
+			p.dir = filepath.Join(folder, "state")
+			break
+		}
+	}
+	if i, err := readInfo(p.dir); err == nil && i.Ready {
+		return nil
+	}
+	program, err := p.program()
+	if err != nil {
+		return err
+	}
+	if output, err := exec.Command(program, upIn(p.dir, "--detach")...).CombinedOutput(); err != nil {
+		return fmt.Errorf("the dev cluster did not come up: %w\n%s", err, output)
+	}
+	return nil
+}
+
+// lock takes the file for this process, whose end releases it. If another one has it, it
+// is waited for or not taken.
+func (p *process) lock(name string, wait bool) (bool, error) {
+	file, err := os.Create(name)
+	if err != nil {
+		return false, err
+	}
+	how := syscall.LOCK_EX
+	if !wait {
+		how |= syscall.LOCK_NB
+	}
+	if err := syscall.Flock(int(file.Fd()), how); err != nil {
+		_ = file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = nil
+		}
+		return false, err
+	}
+	p.turn = file
+	return true, nil
+}
+
+func upIn(dir string, flags ...string) []string {
+	return slices.Concat([]string{"up", "--state-dir", dir, "--source", sourceDir()}, up, flags)
 }
 
 // info is what this package needs of the state directory's cluster.json.
@@ -145,8 +202,7 @@ func (p *process) boot() error {
 	if err != nil {
 		return fmt.Errorf("creating the dev cluster's report: %w", err)
 	}
-	args := append([]string{"up", "--state-dir", p.dir, "--source", sourceDir()}, p.flags...)
-	p.cmd = exec.Command(program, args...)
+	p.cmd = exec.Command(program, upIn(p.dir)...)
 	p.cmd.Stdout, p.cmd.Stderr = report, report
 	if testing.Verbose() {
 		p.cmd.Stdout = io.MultiWriter(report, os.Stderr)

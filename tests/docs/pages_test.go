@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := cluster.Main(m, "--workers", "1")
+	code := cluster.Main(m)
 	manager.Remove()
 	os.Exit(code)
 }

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := cluster.Main(m, append([]string{"--workers", "1"}, cluster.AuditAccount...)...)
+	code := cluster.Main(m)
 	manager.Remove()
 	os.Exit(code)
 }

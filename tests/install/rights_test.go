@@ -39,7 +39,7 @@ func TestTheChartGrantsWhatIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(mark.Requests(t)) == 0 {
-		t.Fatalf("the audit log does not have the requests of %s: the cluster needs %v", cluster.Account, cluster.AuditAccount)
+		t.Fatalf("the audit log does not have the requests of %s", cluster.Account)
 	}
 	c.Eventually(t, "the webhooks trust the CA", func(ctx context.Context) error {
 		all, err := bundles(ctx, c)

@@ -115,8 +115,9 @@ func (c Config) APIServer(program string) process.Spec {
 }
 
 // NodeMonitorGrace is how long a host may be silent before it is NotReady.
-// Kubernetes' default of 50 s would make every test of a power cut that long.
-const NodeMonitorGrace = 8 * time.Second
+// Kubernetes' default of 50 s would make every test of a power cut that long; with 8 s
+// hosts were taken for dead whenever two suites of tests kept a small machine busy.
+const NodeMonitorGrace = 20 * time.Second
 
 // ControllerManager is the controller manager. Its client limits are raised since
 // with the defaults a new namespace's service account takes five seconds, and

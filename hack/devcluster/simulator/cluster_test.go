@@ -25,6 +25,9 @@ import (
 // that runs already; without it the tests boot one of their own.
 const attachTo = "DRYDOCK_DEVCLUSTER"
 
+// builtProgram names the environment variable with a devcluster that is built already.
+const builtProgram = "DRYDOCK_DEVCLUSTER_PROGRAM"
+
 // Patience is far more than anything here takes: a test on a busy machine is to
 // be slow, not red.
 const patience = 90 * time.Second
@@ -109,7 +112,9 @@ func boot() (state string, down func(), err error) {
 		}
 		return nil
 	}
-	if err := run("go", "build", "-o", program, "./cmd/devcluster"); err != nil {
+	if built := os.Getenv(builtProgram); built != "" {
+		program = built
+	} else if err := run("go", "build", "-o", program, "./cmd/devcluster"); err != nil {
 		return "", down, errors.Join(err, os.RemoveAll(dir))
 	}
 	// A cluster that does not come up leaves its logs behind, which its error names.

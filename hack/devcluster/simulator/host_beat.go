@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// LeaseInterval is a quarter of kubelet's, because the dev cluster's node
-	// controller waits only 8 s for a silent host, so that tests of a power loss
-	// are short. With 50 hosts it costs twenty small writes a second.
-	leaseInterval = 2500 * time.Millisecond
+	// LeaseInterval is half of kubelet's, because the dev cluster's node controller
+	// waits only 20 s for a silent host, so that tests of a power loss are short.
+	// With 50 hosts it costs ten small writes a second.
+	leaseInterval = 5 * time.Second
 	// HeartbeatInterval is virt-handler's; virt-controller calls a host
 	// unresponsive after five minutes without.
 	heartbeatInterval = time.Minute

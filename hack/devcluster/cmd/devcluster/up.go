@@ -17,7 +17,7 @@ func newUp(s *settings) *cobra.Command {
 		Long: `Boot a cluster and keep it until interrupted.
 
 Every cluster starts empty. A host that sends no heartbeats is NotReady after
-about 8 seconds. The requests of --audit-user, and of members of the group
+about 20 seconds. The requests of --audit-user, and of members of the group
 sim.drydock.dev:audited, are logged to audit.log in the state directory.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
