@@ -127,13 +127,15 @@ func TestAskingAgainChangesNothingAndForceAppliesToWhatIsNotStoppedYet(t *testin
 				grace := int64(600)
 				vm.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
 			}),
-		operator.Movable(c, ns, "stuck", pool).Annotate("sim.drydock.dev/migration-seconds", "never"))
+		c.VM(ns, "stuck").On(host).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyExternal))
 	operator.Request(t, c, host)
 	c.AwaitVM(t, ns, "stopped", "stopped with a marker", operator.HasMarker)
-	awaitMigrating(t, c, ns, "stuck")
+	c.AwaitVMI(t, ns, "stuck", "marked for the external controller", func(vmi *virtv1.VirtualMachineInstance) bool {
+		return vmi.Status.EvacuationNodeName == host
+	})
 	// It stops being movable after the cordon: named and waited for, not stopped.
-	setUnschedulable(t, c, pool.Host(1), true)
-	before := operator.AwaitMessage(t, c, host, ns+"/stuck no other ready, schedulable node", "shutting down, up to 600 s ("+ns+"/stopped)")
+	operator.AnnotateVMI(t, c, ns, "stuck", map[string]string{immovable: passthrough})
+	before := operator.AwaitMessage(t, c, host, ns+"/stuck cannot be live-migrated", "shutting down, up to 600 s ("+ns+"/stopped)")
 
 	operator.Request(t, c, host)
 	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceRequestIgnored")
@@ -183,4 +185,29 @@ func TestAskingAgainAfterAnUncordonInMaintenanceCordons(t *testing.T) {
 	operator.AwaitMessage(t, c, host, "was uncordoned by somebody else")
 	operator.Request(t, c, host)
 	c.AwaitNode(t, host, "cordoned again", unschedulable)
+}
+
+// Some remove all annotations to get out of a maintenance. The condition alone holds
+// nothing: what was asked of KubeVirt is withdrawn, and who cordoned nobody knows.
+func TestRemovingEverythingByHandEndsTheMaintenance(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	operator.Create(t, c.VM(ns, "external").On(host).PinnedTo(pool).EvictionStrategy(virtv1.EvictionStrategyExternal),
+		operator.Movable(c, ns, "later", pool).Strategy("ShutdownAndRestartAfterDisable"))
+	operator.Request(t, c, host)
+	c.AwaitVMI(t, ns, "external", "marked", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.EvacuationNodeName == host })
+	c.AwaitNoVMI(t, ns, "later")
+
+	operator.PatchNode(t, c, host, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+		maintenance.AnnotationStatus: nil, maintenance.AnnotationNodeRecord: nil, maintenance.AnnotationProgress: nil,
+	}}})
+	node := operator.AwaitOut(t, c, host)
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceLeft", "removed by hand", "kubectl uncordon "+host)
+	if !node.Spec.Unschedulable {
+		t.Error("a node that anybody may have cordoned was uncordoned")
+	}
+	c.AwaitVMI(t, ns, "external", "not marked any more", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.EvacuationNodeName == "" })
+	operator.AwaitRunningOn(t, c, ns, "later", pool.Hosts...)
 }
