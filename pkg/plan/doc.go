@@ -80,6 +80,8 @@
 //   - A VM is stopped only while no migration of it is unfinished, and started only
 //     when it is halted, its VMI is gone, KubeVirt has seen the stop, and no node may
 //     still be running it.
+//   - Without force, a VM is not stopped for an obstacle that has come since the
+//     admission; with force, not for one that may go within a minute.
 //   - A VM is started only by its own record: same maintenance, same node UID.
 //   - A node that was cordoned before is still cordoned afterwards.
 //   - What somebody else asked of KubeVirt is neither repeated nor withdrawn.
