@@ -25,20 +25,9 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
-	code := cluster.Main(runner{m})
+	code := cluster.Main(webhooks.Runner{M: m, Shared: &shared})
 	manager.Remove()
 	os.Exit(code)
-}
-
-// runner takes the webhooks out of a cluster that outlives the tests.
-type runner struct{ *testing.M }
-
-func (r runner) Run() int {
-	code := r.M.Run()
-	if c := shared.End(); c != nil {
-		_ = webhooks.Remove(context.Background(), c, webhooks.Name)
-	}
-	return code
 }
 
 var shared = manager.Shared{Flags: []string{"--api=true", "--webhook=true"}}

@@ -74,7 +74,7 @@ func TestLeavingWorksInEveryPhase(t *testing.T) {
 		},
 		"Validating": {
 			reach: func(t *testing.T, c *cluster.Cluster, _, host string) {
-				holdBefore(t, c, host, maintenance.PhaseDraining)
+				operator.HoldBefore(t, c, host, maintenance.PhaseDraining)
 				operator.Request(t, c, host)
 				operator.AwaitPhase(t, c, host, maintenance.PhaseValidating)
 			},

@@ -63,7 +63,7 @@ func TestAnUnknownStrategyIsToldAlsoWhenAWriteFails(t *testing.T) {
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
 	operator.Create(t, operator.Movable(c, ns, "a", pool).Strategy("Nonsense"))
-	release := holdBefore(t, c, host, maintenance.PhaseDraining)
+	release := operator.HoldBefore(t, c, host, maintenance.PhaseDraining)
 	operator.Request(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseValidating)
 	c.Eventually(t, "the manager has tried", func(context.Context) error {

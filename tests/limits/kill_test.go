@@ -3,7 +3,6 @@ package limits
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -48,7 +47,7 @@ func inEachPhase(t *testing.T, c *cluster.Cluster, succeed func(phase string)) {
 		vms[name], vmis[name] = c.RecordVM(t, ns, name), c.RecordVMI(t, ns, name)
 	}
 
-	release := holdBefore(t, c, host, maintenance.PhaseDraining)
+	release := operator.HoldBefore(t, c, host, maintenance.PhaseDraining)
 	operator.Request(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseValidating)
 	succeed("Validating")
@@ -153,17 +152,6 @@ func unquota(t *testing.T, c *cluster.Cluster, namespace string) {
 	if err := c.Kube.CoreV1().ResourceQuotas(namespace).Delete(t.Context(), "vmis", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// holdBefore keeps a node from showing a phase.
-func holdBefore(t *testing.T, c *cluster.Cluster, node string, phase maintenance.Phase) (release func()) {
-	t.Helper()
-	expression := fmt.Sprintf("!object.status.conditions.exists(c, c.type == '%s' && c.reason == '%s')", maintenance.ConditionType, phase)
-	probe := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"Unknown","reason":%q}]}}`, maintenance.ConditionType, phase)
-	return c.Refuse(t, "nodes/status", node, expression, func(ctx context.Context) error {
-		_, err := c.Kube.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(probe), dryRun, "status")
-		return err
-	})
 }
 
 // holdCordoned keeps a node that is cordoned from being uncordoned.

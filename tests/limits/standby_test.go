@@ -132,7 +132,7 @@ func (s *standbys) leader(t *testing.T) *manager.Manager {
 	s.c.Eventually(t, "one of the managers leads", func(context.Context) error {
 		var leading []*manager.Manager
 		for _, m := range s.members {
-			if !hasEnded(m) && leads(m) {
+			if !hasEnded(m) && m.Leads() {
 				leading = append(leading, m)
 			}
 		}
@@ -155,14 +155,4 @@ func hasEnded(m *manager.Manager) bool {
 	default:
 		return false
 	}
-}
-
-// leads reports that a manager has begun to lead; it ends when it no longer does.
-func leads(m *manager.Manager) bool {
-	for _, line := range m.Lines() {
-		if line.Message == "leading" {
-			return true
-		}
-	}
-	return false
 }

@@ -197,6 +197,11 @@ func (m *Manager) AwaitLeading() error {
 	return err
 }
 
+// Leads reports that it has begun to act; it ends when it no longer may.
+func (m *Manager) Leads() bool {
+	return slices.ContainsFunc(m.Lines(), func(l Line) bool { return l.Message == "leading" })
+}
+
 // Address is where it serves health or metrics.
 func (m *Manager) Address(what string) (string, error) {
 	line, err := m.AwaitLine(func(l Line) bool { return l.Message == "serving "+what })

@@ -50,17 +50,13 @@ func (s *team) launch(t *testing.T, n int) {
 	s.members[n] = m
 }
 
-func leads(m *manager.Manager) bool {
-	return slices.ContainsFunc(m.Lines(), func(l manager.Line) bool { return l.Message == "leading" })
-}
-
 // kill ends one at whatever instruction it is.
 func (s *team) kill(t *testing.T, leader bool) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	victim := max(0, slices.IndexFunc(s.members[:], func(m *manager.Manager) bool { return leads(m) == leader }))
-	if leads(s.members[victim]) {
+	victim := max(0, slices.IndexFunc(s.members[:], func(m *manager.Manager) bool { return m.Leads() == leader }))
+	if s.members[victim].Leads() {
 		s.leaders++
 	}
 	s.kills++
