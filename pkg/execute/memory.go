@@ -151,11 +151,11 @@ func (m *Memory) told(node string) {
 	delete(m.news, node)
 }
 
-func (m *Memory) evicted(pod *corev1.Pod, code int, message string, now time.Time) {
+func (m *Memory) evicted(pod *corev1.Pod, code int, message string, sent, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := m.attempts[pod.UID]
-	a.Count, a.Last, a.Code, a.Message, a.Node = a.Count+1, now, code, message, pod.Spec.NodeName
+	a.Count, a.Sent, a.Last, a.Code, a.Message, a.Node = a.Count+1, sent, now, code, message, pod.Spec.NodeName
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		a.Owner = owner.UID
 	}

@@ -21,11 +21,12 @@ func (e *Executor) evict(ctx context.Context, a plan.Evict) error {
 	if a.VMI != nil {
 		e.memory.sending(a.VMI, a.Pod.Spec.NodeName, e.clock.Now())
 	}
+	sent := e.clock.Now()
 	code, message, err := e.evictor.Evict(ctx, a.Pod)
 	if err != nil {
 		code, message = 0, err.Error()
 	}
-	e.memory.evicted(a.Pod, code, message, e.clock.Now())
+	e.memory.evicted(a.Pod, code, message, sent, e.clock.Now())
 	if e.Observer != nil {
 		e.Observer.Evicted(a.VMI != nil, code)
 	}

@@ -21,6 +21,7 @@ func TestAPodThatCameBackIsTold(t *testing.T) {
 	}{
 		"its controller made it after the eviction of another":    {owner: "set", attempt: Attempt{Owner: "set", Node: "n1", Code: 201}, want: true},
 		"in the same second, which is all that it knows":          {owner: "set", age: -600, attempt: Attempt{Owner: "set", Node: "n1", Code: 201}, want: true},
+		"by a clock that is a little behind":                      {owner: "set", age: -time.Second, attempt: Attempt{Owner: "set", Node: "n1", Code: 201}, want: true},
 		"it was there before":                                     {owner: "set", age: -time.Minute, attempt: Attempt{Owner: "set", Node: "n1", Code: 201}},
 		"the other was evicted from another node":                 {owner: "set", attempt: Attempt{Owner: "set", Node: "n2", Code: 201}},
 		"the other's eviction was refused":                        {owner: "set", attempt: Attempt{Owner: "set", Node: "n1", Code: 429}},
@@ -29,7 +30,8 @@ func TestAPodThatCameBackIsTold(t *testing.T) {
 		"it belongs to none, like those that were evicted before": {attempt: Attempt{Node: "n1", Code: 201}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.attempt.Last = evicted
+			// The answer took its time.
+			test.attempt.Sent, test.attempt.Last = evicted, evicted.Add(5*time.Second)
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "now", CreationTimestamp: metav1.NewTime(evicted.Add(test.age))}}
 			if test.owner != "" {
 				yes := true

@@ -75,8 +75,8 @@ func (s *situation) cameBack(pod *Pod) bool {
 		return false
 	}
 	for uid, attempt := range s.Attempts {
-		// Objects know their age in seconds.
-		after := !pod.CreationTimestamp.Time.Before(attempt.Last.Truncate(time.Second))
+		// Objects know their age in seconds, and by another clock.
+		after := !pod.CreationTimestamp.Time.Before(attempt.Sent.Truncate(time.Second).Add(-time.Second))
 		if uid != pod.UID && attempt.Owner == owner.UID && attempt.Node == s.Name && attempt.Code/100 == 2 && after && !attempt.Last.Before(s.record.Started.Time) {
 			return true
 		}

@@ -113,6 +113,9 @@ type Attempt struct {
 	// Count is how often. Last is when it last was asked for, or taken back.
 	Count int
 	Last  time.Time
+	// Sent is when the last request for an eviction was sent: what came of it may be older
+	// than its answer.
+	Sent time.Time
 	// Code is the HTTP status of the last answer, Message its text.
 	Code    int
 	Message string

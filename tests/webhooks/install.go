@@ -52,7 +52,7 @@ func Install(t testing.TB, c *cluster.Cluster, target Target) {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	if err := Remove(ctx, c, target.Name); err != nil {
+	if err := unregister(ctx, c, target.Name); err != nil {
 		t.Fatal(err)
 	}
 	admission := c.Kube.AdmissionregistrationV1()
@@ -139,8 +139,18 @@ func probe(ctx context.Context, c *cluster.Cluster, vm *cluster.VM) (*virtv1.Vir
 	return c.KubeVirt.KubevirtV1().VirtualMachines(metav1.NamespaceDefault).Create(ctx, vm.Object(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// Remove removes the configurations.
+// Remove removes the configurations, and the Service that they name.
 func Remove(ctx context.Context, c *cluster.Cluster, name string) error {
+	if err := unregister(ctx, c, name); err != nil {
+		return err
+	}
+	if err := c.Kube.CoreV1().Services(namespace).Delete(ctx, service, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("service of the webhooks: %w", err)
+	}
+	return nil
+}
+
+func unregister(ctx context.Context, c *cluster.Cluster, name string) error {
 	admission := c.Kube.AdmissionregistrationV1()
 	for _, err := range []error{
 		admission.MutatingWebhookConfigurations().Delete(ctx, name, metav1.DeleteOptions{}),
