@@ -109,7 +109,7 @@ func (s *server) powerAction(ctx context.Context, c *call) (any, error) {
 func (s *server) switchable(node *corev1.Node) error {
 	phase, foreign, idle := maintenance.PhaseOf(node), s.foreign(node), s.Idle()
 	switch {
-	case !ready(node):
+	case !maintenance.NodeReady(node):
 		return nil
 	case foreign != "":
 		return problemf(http.StatusConflict, "%s: switch its power there", foreign)
@@ -121,15 +121,6 @@ func (s *server) switchable(node *corev1.Node) error {
 		return problemf(http.StatusConflict, "node %s is Ready, and nobody has looked what runs on it since maintenance was %s (%s)", node.Name, phase, idle)
 	}
 	return nil
-}
-
-func ready(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func phrase(phase maintenance.Phase) string {

@@ -29,13 +29,22 @@ const (
 )
 
 // Condition returns the node's MaintenanceMode condition, or nil.
-func Condition(node *corev1.Node) *corev1.NodeCondition {
+func Condition(node *corev1.Node) *corev1.NodeCondition { return NodeCondition(node, ConditionType) }
+
+// NodeCondition returns one of the node's conditions, or nil.
+func NodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == ConditionType {
+		if node.Status.Conditions[i].Type == kind {
 			return &node.Status.Conditions[i]
 		}
 	}
 	return nil
+}
+
+// NodeReady reports the Ready condition; a node without one is not ready.
+func NodeReady(node *corev1.Node) bool {
+	c := NodeCondition(node, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // PhaseOf returns the phase that the node's condition shows.

@@ -56,7 +56,7 @@ func (s *situation) withdrawStale(p *Plan) {
 		for _, launcher := range i.Launchers {
 			older = older && launcher.CreationTimestamp.Before(&s.Node.CreationTimestamp)
 		}
-		if !older || i.VMI.Status.EvacuationNodeName != s.Name || i.final() {
+		if !older || i.VMI.Status.EvacuationNodeName != s.Name || i.VMI.IsFinal() {
 			continue
 		}
 		p.do(Withdraw{VMI: i.VMI, Node: s.Name})
@@ -106,7 +106,7 @@ func Admit(snapshot *Snapshot) (*Plan, error) {
 		if i.VMI.Status.EvacuationNodeName == s.Name {
 			record.MarkedBefore = append(record.MarkedBefore, i.VMI.UID)
 		}
-		if !i.final() {
+		if !i.VMI.IsFinal() {
 			record.VMs++
 		}
 	}
@@ -139,7 +139,7 @@ func Check(snapshot *Snapshot, force bool) ([]Finding, []Fate, error) {
 // is not Ready or in maintenance, may be cordoned.
 func CheckCordon(snapshot *Snapshot) ([]Finding, error) {
 	s, err := observe(snapshot)
-	if err != nil || s.Node == nil || !nodeReady(s.Node) || s.engaged(s.Node) {
+	if err != nil || s.Node == nil || !maintenance.NodeReady(s.Node) || s.engaged(s.Node) {
 		return nil, err
 	}
 	return s.run([]check{checkLastNode}), nil

@@ -60,7 +60,7 @@ func checkNode(s *situation) []Finding {
 	switch {
 	case s.Node == nil:
 		return refuse(CheckNode, "node %s does not exist", s.Name)
-	case nodeReady(s.Node):
+	case maintenance.NodeReady(s.Node):
 		return nil
 	case s.forced:
 		return []Finding{{Check: CheckNode, Warning: true, Message: "the node is not Ready: its virtual machines may still be running there"}}
@@ -83,7 +83,7 @@ func checkQuorum(s *situation) []Finding {
 		members++
 		switch {
 		case node.Name == s.Name:
-		case !nodeReady(node):
+		case !maintenance.NodeReady(node):
 			missing = append(missing, node.Name+" (not Ready)")
 		case s.engaged(node):
 			missing = append(missing, node.Name+" (in maintenance)")
@@ -95,7 +95,7 @@ func checkQuorum(s *situation) []Finding {
 		return refuse(CheckQuorum, "it is the only control-plane node")
 	}
 	majority := members/2 + 1
-	if remaining >= majority || !nodeReady(s.Node) {
+	if remaining >= majority || !maintenance.NodeReady(s.Node) {
 		return nil
 	}
 	slices.Sort(missing)
@@ -167,7 +167,7 @@ func (s *situation) strand() []Finding {
 		if i.VM != nil {
 			strategy, _, _ = maintenance.StrategyOf(i.VM.Labels)
 		}
-		if rule := s.placement(i); !strategy.Stops() && !i.final() && i.VMI.DeletionTimestamp == nil && rule.hosts(s.Node) && !s.anyHosts(rule) {
+		if rule := s.placement(i); !strategy.Stops() && !i.VMI.IsFinal() && i.VMI.DeletionTimestamp == nil && rule.hosts(s.Node) && !s.anyHosts(rule) {
 			findings = append(findings, Finding{Check: CheckVMs, Warning: s.forced, Message: fmt.Sprintf("VM %s is leaving node %s, which is being drained, and could go nowhere but here", i.Key(), i.VMI.Status.NodeName)})
 		}
 	}

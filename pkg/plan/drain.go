@@ -268,7 +268,7 @@ func (s *situation) withdraw(p *Plan) (vms []string, left bool) {
 	for n := range s.Instances {
 		i, asked := &s.Instances[n], len(p.Actions)
 		waits := false
-		if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) && i.VMI.DeletionTimestamp == nil && !i.final() {
+		if i.VMI.Status.EvacuationNodeName == s.Name && !s.markedBefore(i) && i.VMI.DeletionTimestamp == nil && !i.VMI.IsFinal() {
 			p.do(Withdraw{VMI: i.VMI, Node: s.Name})
 		}
 		m := i.migration()

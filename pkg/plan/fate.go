@@ -105,7 +105,7 @@ func (s *situation) fate(i *Instance) Fate {
 	key := i.Key()
 	f := Fate{instance: i, Namespace: key.Namespace, Name: key.Name, Paused: i.paused()}
 	switch {
-	case i.final():
+	case i.VMI.IsFinal():
 		f.Verdict, f.Reason = Await, ReasonFinal
 		return f
 	case i.departed(s.Name) || i.movedUnseen(s.Name):

@@ -18,10 +18,6 @@ func (i *Instance) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: i.VMI.Namespace, Name: i.VMI.Name}
 }
 
-func (i *Instance) final() bool {
-	return i.VMI.Status.Phase == kubevirtv1.Succeeded || i.VMI.Status.Phase == kubevirtv1.Failed
-}
-
 // paused reports a guest whose memory is kept and whose processors stand still. A
 // migration keeps it so, a shutdown loses it.
 func (i *Instance) paused() bool { return i.conditionTrue(kubevirtv1.VirtualMachineInstancePaused) }
@@ -55,15 +51,11 @@ func (i *Instance) movedUnseen(node string) bool {
 // admits only one at a time.
 func (i *Instance) migration() *kubevirtv1.VirtualMachineInstanceMigration {
 	for _, m := range i.Migrations {
-		if !migrationFinal(m) {
+		if !m.IsFinal() {
 			return m
 		}
 	}
 	return nil
-}
-
-func migrationFinal(m *kubevirtv1.VirtualMachineInstanceMigration) bool {
-	return m.Status.Phase == kubevirtv1.MigrationSucceeded || m.Status.Phase == kubevirtv1.MigrationFailed
 }
 
 // migrationUnderWay reports a migration that moves memory: one before that can be
@@ -179,7 +171,8 @@ func NodesOf(vmi *kubevirtv1.VirtualMachineInstance) []string {
 }
 
 // RunStrategyOf returns what the VM's spec says, by spec.runStrategy or spec.running. A
-// VM with neither, as old stored objects may be, is Halted.
+// VM with neither, as old stored objects may be, is Halted. KubeVirt's own function fails
+// where both are set, which its webhook refuses; Drydock's may be asked before that one.
 func RunStrategyOf(vm *kubevirtv1.VirtualMachine) kubevirtv1.VirtualMachineRunStrategy {
 	switch {
 	case vm.Spec.RunStrategy != nil:

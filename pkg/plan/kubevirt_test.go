@@ -34,11 +34,13 @@ func (w *world) kubevirt(name string, fails bool) {
 	}
 }
 
-func (w *world) reachable(node string) bool { return w.nodes[node] == nil || nodeReady(w.nodes[node]) }
+func (w *world) reachable(node string) bool {
+	return w.nodes[node] == nil || maintenance.NodeReady(w.nodes[node])
+}
 
 func (w *world) migrate(vmi *kubevirtv1.VirtualMachineInstance, fails bool) {
 	for _, m := range w.migrations {
-		if m.Spec.VMIName != vmi.Name || migrationFinal(m) {
+		if m.Spec.VMIName != vmi.Name || m.IsFinal() {
 			continue
 		}
 		w.advance(m, vmi, fails)
@@ -76,7 +78,7 @@ func (w *world) advance(m *kubevirtv1.VirtualMachineInstanceMigration, vmi *kube
 func (w *world) target(not string) string {
 	for _, name := range sorted(w.nodes) {
 		node := w.nodes[name]
-		if name != not && nodeReady(node) && !node.Spec.Unschedulable {
+		if name != not && maintenance.NodeReady(node) && !node.Spec.Unschedulable {
 			return name
 		}
 	}
@@ -118,7 +120,7 @@ func (w *world) describe() string {
 	text := ""
 	for _, name := range sorted(w.nodes) {
 		node := w.nodes[name]
-		text += fmt.Sprintf("%s cordoned=%t phase=%s status=%s ready=%t\n", name, node.Spec.Unschedulable, maintenance.PhaseOf(node), node.Annotations[maintenance.AnnotationStatus], nodeReady(node))
+		text += fmt.Sprintf("%s cordoned=%t phase=%s status=%s ready=%t\n", name, node.Spec.Unschedulable, maintenance.PhaseOf(node), node.Annotations[maintenance.AnnotationStatus], maintenance.NodeReady(node))
 		if c := maintenance.Condition(node); c != nil {
 			text += "    " + c.Message + "\n"
 		}

@@ -171,7 +171,7 @@ func (l leftover) message(s *situation) string {
 	if len(parts) == 0 {
 		return "no VM and no pod is left" + l.returnedSentence()
 	}
-	if !nodeReady(s.Node) && l.vms > 0 {
+	if !maintenance.NodeReady(s.Node) && l.vms > 0 {
 		parts = append(parts, "the node is not Ready: its VMs may still be running there")
 	}
 	return strings.Join(parts, "; ") + l.returnedSentence()

@@ -9,31 +9,17 @@ import (
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
 
-// nodeReady reports the Ready condition; a node without one is not ready.
-func nodeReady(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // nodeUnreachable reports a node whose kubelet no longer answers: what was deleted
 // there may stay for ever, and what ran there may still run.
 func nodeUnreachable(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionUnknown
-		}
-	}
-	return true
+	c := maintenance.NodeCondition(node, corev1.NodeReady)
+	return c == nil || c.Status == corev1.ConditionUnknown
 }
 
 // TakesOthers reports that a change of a node may change which VMs of other nodes it
 // can take.
 func TakesOthers(before, now *corev1.Node) bool {
-	return before.Spec.Unschedulable != now.Spec.Unschedulable || nodeReady(before) != nodeReady(now) ||
+	return before.Spec.Unschedulable != now.Spec.Unschedulable || maintenance.NodeReady(before) != maintenance.NodeReady(now) ||
 		maintenance.Engaged(before) != maintenance.Engaged(now) ||
 		!equality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints) || !maps.Equal(before.Labels, now.Labels)
 }
@@ -47,7 +33,7 @@ func (s *situation) engaged(node *corev1.Node) bool {
 // available reports whether VMs can be placed on a node: Ready, schedulable and out
 // of maintenance.
 func (s *situation) available(node *corev1.Node) bool {
-	return nodeReady(node) && !node.Spec.Unschedulable && !s.engaged(node)
+	return maintenance.NodeReady(node) && !node.Spec.Unschedulable && !s.engaged(node)
 }
 
 var memberRoles = []string{

@@ -205,7 +205,7 @@ func (s *situation) cannotStartElsewhere(v *StoppedVM) string {
 func (s *situation) start(v *StoppedVM) VMPlan {
 	p := VMPlan{Due: true}
 	switch {
-	case !nodeReady(s.Node) && !hasTaint(s.Node, corev1.TaintNodeOutOfService):
+	case !maintenance.NodeReady(s.Node) && !hasTaint(s.Node, corev1.TaintNodeOutOfService):
 		p.Waiting, p.Stuck = fmt.Sprintf("node %s is not Ready and may still run it", s.Name), true
 	case v.VMI != nil:
 		p.Waiting = "it is still shutting down"

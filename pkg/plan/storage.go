@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
 
 // healthyOutside are the nodes, other than the subject, that hold a healthy replica
@@ -14,7 +16,7 @@ func (s *situation) healthyOutside(v *Volume) int {
 		if name == s.Name {
 			continue
 		}
-		if node := s.byName[name]; node != nil && nodeReady(node) && !s.engaged(node) {
+		if node := s.byName[name]; node != nil && maintenance.NodeReady(node) && !s.engaged(node) {
 			count++
 		}
 	}

@@ -219,7 +219,7 @@ func (w *world) show(node *corev1.Node, face *Face) {
 
 // checkQuorum counts independently of the plan.
 func (w *world) checkQuorum(target string) {
-	if !quorumMember(w.nodes[target]) || !nodeReady(w.nodes[target]) {
+	if !quorumMember(w.nodes[target]) || !maintenance.NodeReady(w.nodes[target]) {
 		return
 	}
 	var members, left int
@@ -228,7 +228,7 @@ func (w *world) checkQuorum(target string) {
 			continue
 		}
 		members++
-		if name != target && nodeReady(node) && node.Annotations[maintenance.AnnotationStatus] == "" {
+		if name != target && maintenance.NodeReady(node) && node.Annotations[maintenance.AnnotationStatus] == "" {
 			left++
 		}
 	}
@@ -285,7 +285,7 @@ func (w *world) halt(a Halt) {
 		w.violated("VM %s moves and is stopped", vm.Name)
 	}
 	for _, m := range w.migrations {
-		if m.Spec.VMIName == vm.Name && !migrationFinal(m) {
+		if m.Spec.VMIName == vm.Name && !m.IsFinal() {
 			w.violated("VM %s is stopped during migration %s", vm.Name, m.Name)
 		}
 	}

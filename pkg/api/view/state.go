@@ -41,7 +41,7 @@ func nodeState(node *corev1.Node) State {
 		case maintenance.PhaseNone:
 		}
 	}
-	if ready := condition(node, corev1.NodeReady); ready == nil || ready.Status != corev1.ConditionTrue {
+	if ready := maintenance.NodeCondition(node, corev1.NodeReady); ready == nil || ready.Status != corev1.ConditionTrue {
 		state.Name, state.Error = "not-ready", true
 		message := "the node has never reported its state"
 		if ready != nil {
@@ -52,22 +52,13 @@ func nodeState(node *corev1.Node) State {
 	return state
 }
 
-func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == kind {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
 const rolePrefix = "node-role.kubernetes.io/"
 
 // nodeFields are the columns of `kubectl get nodes -o wide`. The age is given as the time
 // of creation, since what is sent is kept and would grow old.
 func nodeFields(node *corev1.Node) []any {
 	status := "NotReady"
-	if ready := condition(node, corev1.NodeReady); ready == nil {
+	if ready := maintenance.NodeCondition(node, corev1.NodeReady); ready == nil {
 		status = "Unknown"
 	} else if ready.Status == corev1.ConditionTrue {
 		status = "Ready"
