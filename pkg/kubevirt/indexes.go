@@ -2,7 +2,6 @@ package kubevirt
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -35,14 +34,14 @@ func indexMarked(vmi *kubevirtv1.VirtualMachineInstance) ([]string, error) {
 }
 
 func indexLauncherByNode(pod *corev1.Pod) ([]string, error) {
-	if pod.Spec.NodeName == "" || podFinal(pod) {
+	if pod.Spec.NodeName == "" || plan.PodFinal(pod) {
 		return nil, nil
 	}
 	return []string{pod.Spec.NodeName}, nil
 }
 
 func indexLauncherByVMI(pod *corev1.Pod) ([]string, error) {
-	if name := VMIOfLauncher(pod); name != "" {
+	if name := plan.VMIOf(pod); name != "" {
 		return []string{key(pod.Namespace, name)}, nil
 	}
 	return nil, nil
@@ -67,19 +66,6 @@ func indexVMByRecord(vm *kubevirtv1.VirtualMachine) ([]string, error) {
 		return nil, nil //nolint:nilerr // An index cannot fail.
 	}
 	return []string{record.Node}, nil
-}
-
-// VMIOfLauncher returns the name of the VMI that a launcher pod belongs to, "" when
-// it is not a launcher pod with an owner.
-func VMIOfLauncher(pod *corev1.Pod) string {
-	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "VirtualMachineInstance" {
-		return owner.Name
-	}
-	return ""
-}
-
-func podFinal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func key(namespace, name string) string { return namespace + "/" + name }

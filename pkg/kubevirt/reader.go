@@ -82,8 +82,12 @@ func (r *Reader) Instances(node string) ([]plan.Instance, error) {
 		}
 	}
 	for _, pod := range launchers {
-		vmi, err := r.vmis.Get(pod.Namespace, VMIOfLauncher(pod))
-		if apierrors.IsNotFound(err) || VMIOfLauncher(pod) == "" {
+		name := plan.VMIOf(pod)
+		if name == "" {
+			continue
+		}
+		vmi, err := r.vmis.Get(pod.Namespace, name)
+		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -117,7 +121,7 @@ func (r *Reader) instance(vmi *kubevirtv1.VirtualMachineInstance, node string) (
 	}
 	for _, pod := range pods {
 		switch {
-		case podFinal(pod):
+		case plan.PodFinal(pod):
 		case pod.Spec.NodeName == node:
 			instance.Launchers = append(instance.Launchers, pod)
 		default:
@@ -164,7 +168,7 @@ func ownedByVM(vmi *kubevirtv1.VirtualMachineInstance) bool {
 // LauncherOwner returns the VMI and VM that a launcher pod belongs to; either is nil
 // when it cannot be found. The VM of a pod whose VMI is gone is found by its labels.
 func (r *Reader) LauncherOwner(pod *corev1.Pod) (*kubevirtv1.VirtualMachineInstance, *kubevirtv1.VirtualMachine) {
-	if name := VMIOfLauncher(pod); name != "" {
+	if name := plan.VMIOf(pod); name != "" {
 		if vmi, err := r.vmis.Get(pod.Namespace, name); err == nil {
 			vm, _ := r.owner(vmi)
 			return vmi, vm
@@ -235,7 +239,7 @@ func (r *Reader) Requests() (map[string]corev1.ResourceList, error) {
 	}
 	sums := map[string]corev1.ResourceList{}
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" || podFinal(pod) {
+		if pod.Spec.NodeName == "" || plan.PodFinal(pod) {
 			continue
 		}
 		sum := sums[pod.Spec.NodeName]

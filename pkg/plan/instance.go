@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -168,6 +169,20 @@ func NodesOf(vmi *kubevirtv1.VirtualMachineInstance) []string {
 		nodes = append(nodes, name)
 	}
 	return nodes
+}
+
+// VMIOf returns the name of the VMI that a launcher pod belongs to, "" when it has no such
+// owner. The reference may name any API version.
+func VMIOf(pod metav1.Object) string {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "VirtualMachineInstance" {
+		return owner.Name
+	}
+	return ""
+}
+
+// PodFinal reports a pod that has ended.
+func PodFinal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // RunStrategyOf returns what the VM's spec says, by spec.runStrategy or spec.running. A

@@ -1,24 +1,19 @@
 package webhook
 
 import (
-	"strings"
-
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/pkg/plan"
 )
 
 // launcher is what decides of a launcher pod.
 type launcher struct {
 	Metadata struct {
-		Labels          map[string]string `json:"labels"`
-		OwnerReferences []struct {
-			APIVersion string `json:"apiVersion"`
-			Kind       string `json:"kind"`
-			Name       string `json:"name"`
-			Controller bool   `json:"controller"`
-		} `json:"ownerReferences"`
+		Labels          map[string]string       `json:"labels"`
+		OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
 	} `json:"metadata"`
 	Spec *struct {
 		Affinity *struct {
@@ -32,10 +27,8 @@ type launcher struct {
 // vmName is the name of the pod's VM: its VMI's, which owns it. The labels are for a pod
 // whose owner cannot be told.
 func (l *launcher) vmName() string {
-	for _, owner := range l.Metadata.OwnerReferences {
-		if owner.Controller && owner.Kind == "VirtualMachineInstance" && strings.HasPrefix(owner.APIVersion, "kubevirt.io/") {
-			return owner.Name
-		}
+	if name := plan.VMIOf(&metav1.ObjectMeta{OwnerReferences: l.Metadata.OwnerReferences}); name != "" {
+		return name
 	}
 	return maintenance.LauncherVMName(l.Metadata.Labels)
 }

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/plan"
 )
 
 // onVMI makes launcher pods follow their VMI, whoever owns that. While a VM migrates
@@ -42,8 +44,7 @@ func (c *Controller) onVMI(_ string, vmi *kubevirtv1.VirtualMachineInstance) (*k
 // that has not ended and is not about to. The one that a VM has migrated away from
 // stays as long as the VMI.
 func follows(launcher *corev1.Pod, vmi *kubevirtv1.VirtualMachineInstance) bool {
-	final := launcher.Status.Phase == corev1.PodSucceeded || launcher.Status.Phase == corev1.PodFailed
-	return !final && launcher.DeletionTimestamp == nil && ownedBy(launcher, vmi)
+	return !plan.PodFinal(launcher) && launcher.DeletionTimestamp == nil && ownedBy(launcher, vmi)
 }
 
 func ownedBy(launcher *corev1.Pod, vmi *kubevirtv1.VirtualMachineInstance) bool {

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/drydock-dev/drydock/pkg/plan"
 )
 
 // Watch looks at a VM again when its VMI is new or has other labels, and at a VMI when
@@ -26,8 +28,8 @@ func (c *Controller) Watch(vmis, launchers cache.SharedIndexInformer) error {
 		if !ok {
 			return
 		}
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "VirtualMachineInstance" {
-			c.VMIs.EnqueueAfter(pod.Namespace, owner.Name, 0)
+		if vmi := plan.VMIOf(pod); vmi != "" {
+			c.VMIs.EnqueueAfter(pod.Namespace, vmi, 0)
 		}
 	}); err != nil {
 		return fmt.Errorf("watch of launcher pods: %w", err)

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -146,11 +145,11 @@ func (c *Controller) touchedByPod(obj any) {
 	c.enqueueIfEngaged(pod.Spec.NodeName)
 	// The target of a migration concerns the node that the VMI is to leave, be it one that
 	// no node takes, or one that has ended.
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil {
+	name := plan.VMIOf(pod)
+	if name == "" {
 		return
 	}
-	if vmi, err := c.VMIs.Get(pod.Namespace, owner.Name); err == nil {
+	if vmi, err := c.VMIs.Get(pod.Namespace, name); err == nil {
 		for _, node := range plan.NodesOf(vmi) {
 			c.enqueueIfEngaged(node)
 		}
