@@ -63,7 +63,17 @@ func StrategyOf(labels map[string]string) (strategy Strategy, unknown string, va
 // Stops reports whether the strategy powers the VM off instead of moving it.
 func (s Strategy) Stops() bool { return s != StrategyMigrate }
 
-// Restarts reports whether Drydock itself brings the VM back.
-func (s Strategy) Restarts() bool {
-	return s == StrategyRestartAfterEnable || s == StrategyRestartAfterDisable
+// Restart says when Drydock starts a VM that it stopped by this strategy.
+func (s Strategy) Restart() RestartPoint {
+	switch s {
+	case StrategyRestartAfterEnable:
+		return RestartAfterEnable
+	case StrategyRestartAfterDisable:
+		return RestartAfterDisable
+	default:
+		return RestartNever
+	}
 }
+
+// Restarts reports whether Drydock itself brings the VM back.
+func (s Strategy) Restarts() bool { return s.Restart() != RestartNever }

@@ -21,9 +21,7 @@ func (m *Metrics) begin() {
 	counted(m.refused, labels(plan.CheckNode, plan.CheckQuorum, plan.CheckLastNode, plan.CheckUpgrade, plan.CheckStorage, plan.CheckVMs))
 	counted(m.handled, labels(plan.Move), texts{"moved"})
 	counted(m.handled, labels(plan.Delete), texts{"deleted"})
-	for _, verdict := range verdicts {
-		counted(m.handled, labels(verdict), texts{"started", "started_by_others", "stays_off"})
-	}
+	counted(m.handled, labels(plan.StopRestartAfterEnable, plan.StopRestartAfterDisable, plan.StopStayOff), texts{"started", "started_by_others", "stays_off"})
 	counted(m.sync, texts{"VirtualMachineInstance", "Pod"}, texts{"written", "conflict", "gone", "failed"})
 	measured(m.drains, texts{"completed", "left", "timed_out", "uncordoned"})
 	measured(m.phases, labels(maintenance.PhaseValidating, maintenance.PhaseDraining, maintenance.PhaseEvacuating, maintenance.PhaseCompleted, maintenance.PhaseError))

@@ -58,16 +58,10 @@ func (m *Metrics) Acted(action plan.Action, err error) {
 		if err != nil || record == nil {
 			return
 		}
-		m.handled.WithLabelValues(string(verdicts[record.Restart]), forgetOutcome(a, record)).Inc()
+		m.handled.WithLabelValues(string(plan.VerdictOf(record.Restart)), forgetOutcome(a, record)).Inc()
 	default:
 		// What is done to a VM meanwhile is not its end.
 	}
-}
-
-var verdicts = map[maintenance.RestartPoint]plan.Verdict{
-	maintenance.RestartAfterEnable:  plan.StopRestartAfterEnable,
-	maintenance.RestartAfterDisable: plan.StopRestartAfterDisable,
-	maintenance.RestartNever:        plan.StopStayOff,
 }
 
 func forgetOutcome(a plan.Forget, record *maintenance.VMRecord) string {

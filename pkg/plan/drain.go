@@ -72,14 +72,7 @@ func (s *situation) stop(p *Plan, f *Fate) {
 
 func (s *situation) stopRecord(f *Fate) *maintenance.VMRecord {
 	strategy := RunStrategyOf(f.instance.VM)
-	restart := maintenance.RestartNever
-	switch f.Verdict {
-	case StopRestartAfterEnable:
-		restart = maintenance.RestartAfterEnable
-	case StopRestartAfterDisable:
-		restart = maintenance.RestartAfterDisable
-	default:
-	}
+	restart, _ := f.Verdict.restart()
 	return &maintenance.VMRecord{
 		ID: s.record.ID, VM: f.instance.VM.UID, Node: s.Node.Name, NodeUID: s.Node.UID,
 		Restart: restart, Source: f.Source,

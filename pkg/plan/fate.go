@@ -30,8 +30,31 @@ const (
 	Await Verdict = "Await"
 )
 
+// stopVerdicts are those that power a VM off, by when it is started again.
+var stopVerdicts = map[maintenance.RestartPoint]Verdict{
+	maintenance.RestartAfterEnable:  StopRestartAfterEnable,
+	maintenance.RestartAfterDisable: StopRestartAfterDisable,
+	maintenance.RestartNever:        StopStayOff,
+}
+
+// VerdictOf returns the verdict on a VM that was stopped and is started again at that
+// point.
+func VerdictOf(restart maintenance.RestartPoint) Verdict { return stopVerdicts[restart] }
+
+// restart is when a VM is started again that the verdict powers off; ok is false for the
+// other verdicts.
+func (v Verdict) restart() (restart maintenance.RestartPoint, ok bool) {
+	for restart, verdict := range stopVerdicts {
+		if verdict == v {
+			return restart, true
+		}
+	}
+	return "", false
+}
+
 func (v Verdict) stops() bool {
-	return v == StopRestartAfterEnable || v == StopRestartAfterDisable || v == StopStayOff
+	_, ok := v.restart()
+	return ok
 }
 
 // Means is how a VMI is moved.
@@ -134,11 +157,7 @@ func (s *situation) fate(i *Instance) Fate {
 
 func (s *situation) stopFate(f *Fate, strategy maintenance.Strategy) {
 	f.Source, f.Reason = maintenance.SourceLabel, ReasonStrategy
-	f.Verdict = map[maintenance.Strategy]Verdict{
-		maintenance.StrategyRestartAfterEnable:  StopRestartAfterEnable,
-		maintenance.StrategyRestartAfterDisable: StopRestartAfterDisable,
-		maintenance.StrategyShutdown:            StopStayOff,
-	}[strategy]
+	f.Verdict = VerdictOf(strategy.Restart())
 	if s.forced && !s.Config.HonorStrategy {
 		f.Verdict = StopStayOff
 		if strategy.Restarts() {

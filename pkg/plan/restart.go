@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,14 +129,8 @@ func RestartOf(vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) main
 	if record.Source != maintenance.SourceLabel || record.Restart == maintenance.RestartNever {
 		return record.Restart
 	}
-	switch strategy, _, _ := maintenance.StrategyOf(vm.Labels); strategy {
-	case maintenance.StrategyRestartAfterEnable:
-		return maintenance.RestartAfterEnable
-	case maintenance.StrategyRestartAfterDisable:
-		return maintenance.RestartAfterDisable
-	default:
-		return maintenance.RestartNever
-	}
+	strategy, _, _ := maintenance.StrategyOf(vm.Labels)
+	return strategy.Restart()
 }
 
 func forget(v *StoppedVM, why EventReason, message string) VMPlan {
@@ -176,12 +171,17 @@ func startedByHarvester(v *StoppedVM) bool {
 // through a start request on the halted VM. It drops the request as soon as the VMI is
 // made, which keeps how it was started.
 func startedPaused(v *StoppedVM) bool {
-	for _, request := range v.VM.Status.StateChangeRequests {
-		if request.Action == kubevirtv1.StartRequest && request.Data[kubevirtv1.StartRequestDataPausedKey] == kubevirtv1.StartRequestDataPausedTrue {
-			return true
-		}
+	if AsksForPausedStart(v.VM.Status.StateChangeRequests) {
+		return true
 	}
 	return v.VMI != nil && v.VMI.UID != v.Record.Stopped && startsPaused(&v.VMI.Spec) && (v.VM.Spec.Template == nil || !startsPaused(&v.VM.Spec.Template.Spec))
+}
+
+// AsksForPausedStart reports that one of the requests that wait on a VM is such a start.
+func AsksForPausedStart(requests []kubevirtv1.VirtualMachineStateChangeRequest) bool {
+	return slices.ContainsFunc(requests, func(r kubevirtv1.VirtualMachineStateChangeRequest) bool {
+		return r.Action == kubevirtv1.StartRequest && r.Data[kubevirtv1.StartRequestDataPausedKey] == kubevirtv1.StartRequestDataPausedTrue
+	})
 }
 
 func startsPaused(spec *kubevirtv1.VirtualMachineInstanceSpec) bool {

@@ -94,14 +94,7 @@ func (m *machine) halted() bool {
 
 // startedPaused reports that somebody asked for a paused start, which KubeVirt's
 // controller serves in their place.
-func (m *machine) startedPaused() bool {
-	for _, request := range m.requests {
-		if request.Action == kubevirtv1.StartRequest && request.Data[kubevirtv1.StartRequestDataPausedKey] == kubevirtv1.StartRequestDataPausedTrue {
-			return true
-		}
-	}
-	return false
-}
+func (m *machine) startedPaused() bool { return plan.AsksForPausedStart(m.requests) }
 
 // evictionStrategy is the template's, "" when it has none.
 func (m *machine) evictionStrategy() kubevirtv1.EvictionStrategy {
