@@ -59,10 +59,8 @@ func (o *APIOptions) proxies() ([]netip.Prefix, error) {
 
 // apiParts are what the API is made of, as they become known.
 type apiParts struct {
-	handler  lateHandler
-	clients  atomic.Pointer[access.Authenticator]
-	gatherer *gather.Gatherer
-	nodes    toolscache.SharedIndexInformer
+	handler lateHandler
+	clients atomic.Pointer[access.Authenticator]
 }
 
 // serveAPI binds the API's address. m.api.handler answers once it is set.
@@ -98,7 +96,7 @@ const (
 
 // wireAPI sets what answers, once the caches are filled. Every replica serves, leader or
 // not.
-func (m *manager) wireAPI(ctx context.Context, idle func() string) error {
+func (m *manager) wireAPI(ctx context.Context, gatherer *gather.Gatherer, nodes toolscache.SharedIndexInformer, idle func() string) error {
 	if !m.options.API {
 		return nil
 	}
@@ -121,10 +119,10 @@ func (m *manager) wireAPI(ctx context.Context, idle func() string) error {
 		return fmt.Errorf("API: %w", err)
 	}
 	sources := feed.NewSources(ctx, kube)
-	if err := sources.Follow(&view.Nodes, m.api.nodes); err != nil {
+	if err := sources.Follow(&view.Nodes, nodes); err != nil {
 		return fmt.Errorf("API: %w", err)
 	}
-	observer := *m.api.gatherer
+	observer := *gatherer
 	observer.LiveNodes = gather.NewBatch(kube.CoreV1().Nodes())
 	m.api.clients.Store(authenticator)
 	m.api.handler.set(api.New(ctx, &api.Config{

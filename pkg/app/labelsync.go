@@ -46,26 +46,26 @@ const labelWorkers = 20
 // caches that they share with all others are filled. They have queues of their own, see
 // the package, and clients of their own: when somebody labels thousands of VMs, a drain
 // does not wait behind that.
-func (m *manager) labelSync(ctx context.Context, caches cache.SharedCacheFactory, reader *kubevirt.Reader, launchers toolscache.SharedIndexInformer) (start func() error, err error) {
+func (m *manager) labelSync(ctx context.Context, caches cache.SharedCacheFactory, reader *kubevirt.Reader, launchers toolscache.SharedIndexInformer) (labels []actor, start func() error, err error) {
 	if !m.options.LabelSync {
-		return func() error { return nil }, nil
+		return nil, func() error { return nil }, nil
 	}
 	settings, err := labelsync.NewSettings(m.options.LabelSyncKeys, m.options.LabelSyncPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("label sync: %w", err)
+		return nil, nil, fmt.Errorf("label sync: %w", err)
 	}
 	kube, err := kubernetes.NewForConfig(m.config)
 	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
+		return nil, nil, fmt.Errorf("client: %w", err)
 	}
 	virt, err := kubevirtclient.NewForConfig(m.config)
 	if err != nil {
-		return nil, fmt.Errorf("KubeVirt client: %w", err)
+		return nil, nil, fmt.Errorf("KubeVirt client: %w", err)
 	}
 	queues := controller.NewSharedControllerFactory(caches, nil)
 	factory, err := kubevirtcontrollers.NewFactoryFromConfigWithOptions(m.config, &generic.FactoryOptions{SharedControllerFactory: queues})
 	if err != nil {
-		return nil, fmt.Errorf("KubeVirt controllers: %w", err)
+		return nil, nil, fmt.Errorf("KubeVirt controllers: %w", err)
 	}
 	kv := factory.Kubevirt().V1()
 	c := &labelsync.Controller{
@@ -82,9 +82,8 @@ func (m *manager) labelSync(ctx context.Context, caches cache.SharedCacheFactory
 		},
 	}
 	if err := c.Watch(kv.VirtualMachineInstance().Informer(), launchers); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.Register(ctx)
-	m.actors = append(m.actors, c)
-	return func() error { return queues.Start(ctx, labelWorkers) }, nil
+	return []actor{c}, func() error { return queues.Start(ctx, labelWorkers) }, nil
 }

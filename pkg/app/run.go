@@ -64,14 +64,10 @@ type manager struct {
 	crds     *crds
 	storage  atomic.Pointer[longhorn.Reader]
 	upgrades atomic.Pointer[harvester.Upgrades]
-	// actors are what begins to act once this replica leads.
-	actors []actor
 
 	certificates *certificates.Keeper
 	webhooks     lateHandler
-	// admissionHandler answers the webhooks once the caches are full.
-	admissionHandler http.Handler
-	api              apiParts
+	api          apiParts
 	// tasks are what must not end before the process does: it ends with the first that
 	// fails, once the servers have finished their requests.
 	tasks *errgroup.Group
@@ -136,22 +132,25 @@ func (m *manager) run(ctx context.Context) error {
 		return nil //nolint:nilerr // The context has ended: nobody is waiting any more.
 	}
 	m.ready.set("caches")
-	c, start, err := m.wire(ctx)
+	events := m.recorder(ctx)
+	w, err := m.wire(ctx, events)
 	if err != nil {
 		return err
 	}
-	if err := start(); err != nil {
+	if err := w.start(); err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // Ended while its caches were filling.
 		}
 		return err
 	}
-	go m.crds.follow(ctx, "volumes", func(ctx context.Context) error { return m.longhorn(ctx, c) }, longhornCRDs...)
-	go m.crds.follow(ctx, "upgrades", func(ctx context.Context) error { return m.harvester(ctx, c) }, harvester.UpgradeCRD)
-	go m.crds.each(ctx, c.Reconsider)
-	m.wireWebhooks()
-	g := m.newGate(m.recorder(ctx), m.actors...)
-	if err := m.wireAPI(ctx, g.Idle); err != nil {
+	go m.crds.follow(ctx, "volumes", func(ctx context.Context) error { return m.longhorn(ctx, w.controller) }, longhornCRDs...)
+	go m.crds.follow(ctx, "upgrades", func(ctx context.Context) error { return m.harvester(ctx, w.controller) }, harvester.UpgradeCRD)
+	go m.crds.each(ctx, w.controller.Reconsider)
+	if w.admission != nil {
+		m.webhooks.set(w.admission)
+	}
+	g := m.newGate(events, w.actors...)
+	if err := m.wireAPI(ctx, w.gatherer, w.nodes, g.Idle); err != nil {
 		return err
 	}
 	begin, err := m.besideHarvester(ctx, g)
@@ -166,18 +165,30 @@ func (m *manager) run(ctx context.Context) error {
 	return lead(ctx, m.kube, m.options, m.metrics, begin)
 }
 
-// wire builds the controller and everything that it stands on; start then fills the
-// caches.
-func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller, start func() error, err error) {
+// wired is what wire builds.
+type wired struct {
+	controller *maintenancecontroller.Controller
+	gatherer   *gather.Gatherer
+	nodes      toolscache.SharedIndexInformer
+	// admission answers the webhooks, nil when they are not served.
+	admission http.Handler
+	// actors are what begins to act once this replica leads.
+	actors []actor
+	// start fills the caches, on which all the others rest.
+	start func() error
+}
+
+// wire builds the controllers and everything that they stand on.
+func (m *manager) wire(ctx context.Context, events record.EventRecorder) (*wired, error) {
 	factory, coreV1, kv, err := m.controllers()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	virt, err := kubevirtclient.NewForConfig(m.config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("KubeVirt client: %w", err)
+		return nil, fmt.Errorf("KubeVirt client: %w", err)
 	}
-	reader, writer := kubevirt.NewReader(kv, coreV1.Pod()), kubevirt.NewWriter(virt)
+	reader := kubevirt.NewReader(kv, coreV1.Pod())
 	kubeInformers := informers.NewSharedInformerFactory(m.kube, 0)
 	budgets := kubeInformers.Policy().V1().PodDisruptionBudgets()
 	memory := execute.NewMemory()
@@ -192,34 +203,32 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 		Clock:             clock.RealClock{},
 		Config:            plan.Config{Words: m.options.words(), DrainTimeout: m.options.DrainTimeout, HonorStrategy: m.options.ForcePolicy == ForceHonorStrategy},
 	}
-	executor := execute.New(m.kube.CoreV1().Nodes(), writer, writer, writer, nodedrain.NewEvictor(m.kube.PolicyV1()), memory, m.recorder(ctx), m.kube.CoreV1().Events(metav1.NamespaceDefault), clock.RealClock{}, logrus.StandardLogger())
-	executor.Observer = m.metrics
-	m.api.gatherer, m.api.nodes = gatherer, coreV1.Node().Informer()
-	c = &maintenancecontroller.Controller{
+	c := &maintenancecontroller.Controller{
 		Nodes: coreV1.Node(), VMs: kv.VirtualMachine(), VMIs: kv.VirtualMachineInstance().Cache(),
 		Gatherer: gatherer, Slots: gatherer, Observer: m.metrics,
-		Executor: executor,
+		Executor: m.executor(kubevirt.NewWriter(virt), memory, events),
 		Ledger:   execute.NewLedger(m.kube.CoordinationV1().Leases(m.options.Namespace)),
 		Pods:     podWatches, Stopped: reader, Memory: memory, Words: gatherer.Config.Words, Log: logrus.StandardLogger(),
 	}
 	if err := c.Watch(coreV1.Node().Informer(), kv.VirtualMachine().Informer(), kv.VirtualMachineInstance().Informer(), kv.VirtualMachineInstanceMigration().Informer(), coreV1.Pod().Informer(), budgets.Informer()); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := m.measure(coreV1, kv, gatherer); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	c.Register(ctx)
+	w := &wired{controller: c, gatherer: gatherer, nodes: coreV1.Node().Informer(), actors: []actor{c}}
 	if m.options.Webhook {
-		if m.admissionHandler, err = m.admission(ctx, gatherer, coreV1.Node().Cache(), kv); err != nil {
-			return nil, nil, err
+		if w.admission, err = m.admission(ctx, gatherer, coreV1.Node().Cache(), kv); err != nil {
+			return nil, err
 		}
 	}
-	m.actors = append(m.actors, c)
-	startLabels, err := m.labelSync(ctx, factory.SharedCacheFactory(), reader, coreV1.Pod().Informer())
+	labels, startLabels, err := m.labelSync(ctx, factory.SharedCacheFactory(), reader, coreV1.Pod().Informer())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return c, func() error {
+	w.actors = append(w.actors, labels...)
+	w.start = func() error {
 		kubeInformers.StartWithContext(ctx)
 		if !toolscache.WaitForCacheSync(ctx.Done(), budgets.Informer().HasSynced) {
 			return ctx.Err()
@@ -228,7 +237,17 @@ func (m *manager) wire(ctx context.Context) (c *maintenancecontroller.Controller
 			return err
 		}
 		return startLabels()
-	}, nil
+	}
+	return w, nil
+}
+
+// executor makes what acts on the cluster.
+func (m *manager) executor(writer *kubevirt.Writer, memory *execute.Memory, events record.EventRecorder) *execute.Executor {
+	return execute.New(execute.Options{
+		Nodes: m.kube.CoreV1().Nodes(), Machines: writer, Movers: writer, Subresources: writer, Evictor: nodedrain.NewEvictor(m.kube.PolicyV1()),
+		Memory: memory, Events: events, Transitions: m.kube.CoreV1().Events(metav1.NamespaceDefault), Observer: m.metrics,
+		Clock: clock.RealClock{}, Log: logrus.StandardLogger(),
+	})
 }
 
 // controllers makes those of the kinds that Drydock acts on, with one set of caches.

@@ -15,10 +15,3 @@ func (m *manager) serveWebhooks(ctx context.Context) error {
 		webhook.PathMutateLaunchers, webhook.PathMutateNodes, webhook.PathValidateNodes)
 	return m.serveTLS(ctx, "webhook", m.options.TLS.WebhookAddress, measured)
 }
-
-// wireWebhooks sets what answers.
-func (m *manager) wireWebhooks() {
-	if m.admissionHandler != nil {
-		m.webhooks.set(m.admissionHandler)
-	}
-}

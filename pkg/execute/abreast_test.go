@@ -59,7 +59,7 @@ func TestVMsDoNotWaitForEachOther(t *testing.T) {
 		return &kubevirtv1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	}
 	m := &movers{bAsked: make(chan struct{}), refused: errors.New("b is refused")}
-	e := &Executor{movers: m, memory: NewMemory(), clock: clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)), log: logrus.New()}
+	e := &Executor{observer: unobserved{}, movers: m, memory: NewMemory(), clock: clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)), log: logrus.New()}
 	_, err := e.Node(t.Context(), &corev1.Node{}, &plan.Plan{Actions: []plan.Action{
 		plan.Withdraw{VMI: vmi("a"), Node: "w1"}, plan.DeleteMigration{VMI: vmi("a"), Migration: migration("of-a")},
 		plan.Withdraw{VMI: vmi("b"), Node: "w1"}, plan.DeleteMigration{VMI: vmi("b"), Migration: migration("of-b")},
@@ -84,3 +84,10 @@ func TestWhatTheRestReliesOnIsDoneAlone(t *testing.T) {
 		t.Errorf("batches of %v, want %v", sizes, want)
 	}
 }
+
+// unobserved is where nobody counts.
+type unobserved struct{}
+
+func (unobserved) Acted(plan.Action, error)        {}
+func (unobserved) Evicted(bool, int)               {}
+func (unobserved) Turned(*corev1.Node, *plan.Face) {}

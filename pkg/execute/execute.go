@@ -61,12 +61,26 @@ type Observer interface {
 	Turned(node *corev1.Node, face *plan.Face)
 }
 
+// Options are what an Executor acts through.
+type Options struct {
+	Nodes        Nodes
+	Machines     Machines
+	Movers       Movers
+	Subresources Subresources
+	Evictor      Evictor
+	Memory       *Memory
+	// Events takes what is told of VMs and nodes, but for the changes of a node's phase:
+	// Transitions takes those.
+	Events      record.EventRecorder
+	Transitions Transitions
+	Observer    Observer
+	Clock       clock.PassiveClock
+	Log         logrus.FieldLogger
+}
+
 // Executor carries out plans. Some of what it logs is worded as in the test plan of
 // Harvester's enhancement on maintenance mode strategies, which looks for those lines.
 type Executor struct {
-	// Observer is nil where nobody counts.
-	Observer Observer
-
 	nodes        Nodes
 	machines     Machines
 	movers       Movers
@@ -75,15 +89,16 @@ type Executor struct {
 	memory       *Memory
 	events       record.EventRecorder
 	transitions  Transitions
+	observer     Observer
 	clock        clock.PassiveClock
 	log          logrus.FieldLogger
 }
 
 // New returns an Executor.
-func New(nodes Nodes, machines Machines, movers Movers, subresources Subresources, evictor Evictor, memory *Memory, events record.EventRecorder, transitions Transitions, clock clock.PassiveClock, log logrus.FieldLogger) *Executor {
+func New(o Options) *Executor {
 	return &Executor{
-		nodes: nodes, machines: machines, movers: movers, subresources: subresources, evictor: evictor,
-		memory: memory, events: events, transitions: transitions, clock: clock, log: log,
+		nodes: o.Nodes, machines: o.Machines, movers: o.Movers, subresources: o.Subresources, evictor: o.Evictor,
+		memory: o.Memory, events: o.Events, transitions: o.Transitions, observer: o.Observer, clock: o.Clock, log: o.Log,
 	}
 }
 
@@ -119,8 +134,8 @@ func (e *Executor) Node(ctx context.Context, node *corev1.Node, p *plan.Plan) (t
 			return wake, errors.Join(append(failures, err)...)
 		}
 		wake = sooner(wake, wait)
-		if e.Observer != nil && p.Face.Phase != maintenance.PhaseOf(node) {
-			e.Observer.Turned(node, p.Face)
+		if p.Face.Phase != maintenance.PhaseOf(node) {
+			e.observer.Turned(node, p.Face)
 		}
 	}
 	e.tellRest(ctx, node, p, now)
@@ -312,9 +327,7 @@ func sooner(a, b time.Duration) time.Duration {
 // act does one thing. The node is the plan's, as the actions before have left it.
 func (e *Executor) act(ctx context.Context, node *corev1.Node, action plan.Action) (*corev1.Node, error) {
 	updated, err := e.carryOut(ctx, node, action)
-	if e.Observer != nil {
-		e.Observer.Acted(action, err)
-	}
+	e.observer.Acted(action, err)
 	return updated, err
 }
 

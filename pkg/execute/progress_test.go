@@ -29,7 +29,7 @@ func (c *countedPatches) Patch(context.Context, string, types.PatchType, []byte,
 func TestProgressIsCoalesced(t *testing.T) {
 	var patches countedPatches
 	clock := clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	e := &Executor{nodes: &patches, memory: NewMemory(), clock: clock}
+	e := &Executor{observer: unobserved{}, nodes: &patches, memory: NewMemory(), clock: clock}
 	record := &maintenance.NodeRecord{ID: "m"}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{maintenance.AnnotationNodeRecord: record.Encode()}}}
 	node.Status.Conditions = []corev1.NodeCondition{{
@@ -78,7 +78,7 @@ func TestARefusedCordonIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			nodes := &policed{err: test.err}
 			clock := clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-			e := &Executor{nodes: nodes, memory: NewMemory(), clock: clock}
+			e := &Executor{observer: unobserved{}, nodes: nodes, memory: NewMemory(), clock: clock}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
 				maintenance.AnnotationNodeRecord: record.Encode(), maintenance.AnnotationStatus: maintenance.StatusRunning,
 			}}}

@@ -38,7 +38,7 @@ func TestATransitionIsToldOnceWhoeverDies(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	events := written{}
-	e := &Executor{transitions: events, clock: clock, log: log}
+	e := &Executor{observer: unobserved{}, transitions: events, clock: clock, log: log}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("n", 253), UID: "u"}}
 	draining := func(since time.Time) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: maintenance.ConditionType, Status: corev1.ConditionTrue, Reason: string(maintenance.PhaseDraining), Message: "m", LastTransitionTime: metav1.NewTime(since)}}
@@ -77,7 +77,7 @@ func TestLeavingIsToldOnceBeforeItIsWritten(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	events := written{}
-	e := &Executor{nodes: refusing{}, transitions: events, clock: clock, log: log, memory: NewMemory()}
+	e := &Executor{observer: unobserved{}, nodes: refusing{}, transitions: events, clock: clock, log: log, memory: NewMemory()}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1", UID: "u", Annotations: map[string]string{maintenance.AnnotationNodeRecord: "{}"}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: maintenance.ConditionType, Reason: string(maintenance.PhaseCompleted), LastTransitionTime: metav1.NewTime(at)}}
 	p := &plan.Plan{Face: &plan.Face{Consume: true}, Events: []plan.Event{{Reason: plan.EventLeft, Message: "left"}, {Reason: plan.EventDropped, Message: "dropped", Warning: true}}}

@@ -27,9 +27,7 @@ func (e *Executor) evict(ctx context.Context, a plan.Evict) error {
 		code, message = 0, err.Error()
 	}
 	e.memory.evicted(a.Pod, code, message, sent, e.clock.Now())
-	if e.Observer != nil {
-		e.Observer.Evicted(a.VMI != nil, code)
-	}
+	e.observer.Evicted(a.VMI != nil, code)
 	if err != nil {
 		return fmt.Errorf("eviction of pod %s/%s: %w", a.Pod.Namespace, a.Pod.Name, err)
 	}
