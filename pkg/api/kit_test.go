@@ -38,6 +38,11 @@ type world struct {
 	pending string
 	idle    string
 	nodeSet *feed.Feed
+	// managed says whether somebody manages the machines, and refusals what keeps power from
+	// being controlled, and from being switched; switched is what was asked for.
+	managed  bool
+	refusals [2]string
+	switched []string
 }
 
 func newWorld(t *testing.T, nodes ...*corev1.Node) (*world, http.Handler) {
@@ -54,7 +59,7 @@ func newWorld(t *testing.T, nodes ...*corev1.Node) (*world, http.Handler) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	return w, New(t.Context(), &Config{
-		Authenticator: w, Authorizer: w, Nodes: w, Observer: w, Feeds: w,
+		Authenticator: w, Authorizer: w, Nodes: w, Observer: w, Feeds: w, Hardware: w,
 		Words: maintenance.Plain, Idle: func() string { return w.idle }, Log: log,
 	})
 }
@@ -136,6 +141,17 @@ func (w *world) Live(_ context.Context, name string) (*plan.Snapshot, error) {
 		s.Nodes = append(s.Nodes, n)
 	}
 	return s, nil
+}
+
+func (w *world) Power(context.Context, string) (managed bool, refusal string, err error) {
+	return w.managed, w.refusals[0], nil
+}
+
+func (w *world) Switch(_ context.Context, node, operation string) (refusal string, err error) {
+	if w.refusals[1] == "" {
+		w.switched = append(w.switched, operation+" "+node)
+	}
+	return w.refusals[1], nil
 }
 
 func (w *world) Feed(_ context.Context, kind *view.Kind) (*feed.Feed, error) {

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/drydock-dev/drydock/pkg/api/access"
 	"github.com/drydock-dev/drydock/pkg/api/feed"
@@ -56,8 +55,7 @@ type Config struct {
 	Nodes         Nodes
 	Observer      Observer
 	Feeds         Feeds
-	// Dynamic reaches what only Harvester's add-on for hardware has.
-	Dynamic dynamic.Interface
+	Hardware      Hardware
 	// Words are those in which requests are written.
 	Words maintenance.Vocabulary
 	// Idle says why requests are not served by Drydock, "" while they are.

@@ -19,6 +19,7 @@ import (
 	"github.com/drydock-dev/drydock/pkg/api/feed"
 	"github.com/drydock-dev/drydock/pkg/api/view"
 	"github.com/drydock-dev/drydock/pkg/gather"
+	"github.com/drydock-dev/drydock/pkg/harvester"
 )
 
 // APIOptions say how the API is reached.
@@ -106,7 +107,7 @@ func (m *manager) wireAPI(ctx context.Context, gatherer *gather.Gatherer, nodes 
 	if err != nil {
 		return fmt.Errorf("client of the API: %w", err)
 	}
-	hardware, err := dynamic.NewForConfig(config)
+	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("client of the API: %w", err)
 	}
@@ -127,7 +128,7 @@ func (m *manager) wireAPI(ctx context.Context, gatherer *gather.Gatherer, nodes 
 	m.api.clients.Store(authenticator)
 	m.api.handler.set(api.New(ctx, &api.Config{
 		Authenticator: authenticator, Authorizer: access.NewAuthorizer(kube.AuthorizationV1()),
-		Nodes: kube.CoreV1().Nodes(), Observer: &observer, Feeds: sources, Dynamic: hardware,
+		Nodes: kube.CoreV1().Nodes(), Observer: &observer, Feeds: sources, Hardware: harvester.NewHardware(objects),
 		Words: observer.Config.Words, Idle: idle, TrustedProxies: proxies,
 		Log: logrus.StandardLogger(),
 	}))

@@ -1,5 +1,5 @@
 // Package harvester is what Harvester looks like from here, where it is installed. It
-// is ring 2: it reads Harvester's objects unstructured, since its Go module brings
+// is ring 2: it handles Harvester's objects unstructured, since its Go module brings
 // Rancher along, decides nothing, and imports no other neighbour system.
 package harvester
 
