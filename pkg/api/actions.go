@@ -142,7 +142,7 @@ func (s *server) node(ctx context.Context, name string) (*corev1.Node, error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, problemf(http.StatusServiceUnavailable, "the cluster does not answer: %v", err)
 	case err != nil:
-		return nil, err //nolint:wrapcheck // problemOf knows it
+		return nil, err
 	}
 	return node, nil
 }

@@ -26,7 +26,7 @@ func (s *server) listUnhealthyVM(ctx context.Context, c *call) (any, error) {
 	}
 	_, fates, err := plan.Check(snapshot, false)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names node and annotation
+		return nil, err
 	}
 	return unhealthy(fates), nil
 }
@@ -95,7 +95,7 @@ func (s *server) admissible(ctx context.Context, node *corev1.Node, force bool) 
 	}
 	findings, _, err := plan.Check(snapshot, force)
 	if err != nil {
-		return err //nolint:wrapcheck // it names node and annotation
+		return err
 	}
 	if sentence := plan.Refusal(findings); sentence != "" {
 		return problemf(http.StatusConflict, "%s", sentence)
@@ -109,7 +109,7 @@ func (s *server) observe(ctx context.Context, name string) (*plan.Snapshot, erro
 	snapshot, err := s.Observer.Live(ctx, name)
 	switch {
 	case err != nil:
-		return nil, err //nolint:wrapcheck // it says what could not be read
+		return nil, err
 	case snapshot.Node == nil:
 		return nil, problemf(http.StatusNotFound, "node %q does not exist", name)
 	case snapshot.Pending != "":
@@ -183,11 +183,11 @@ func (s *server) cordon(ctx context.Context, c *call) (any, error) {
 	}
 	snapshot, err := s.Observer.Live(ctx, c.node.Name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what could not be read
+		return nil, err
 	}
 	findings, err := plan.CheckCordon(snapshot)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names node and annotation
+		return nil, err
 	}
 	if sentence := plan.Refusal(findings); sentence != "" {
 		return nil, problemf(http.StatusConflict, "%s", sentence)

@@ -36,7 +36,7 @@ type Prospect struct {
 func (s *server) maintenancePlan(ctx context.Context, c *call) (any, error) {
 	snapshot, err := s.Observer.Live(ctx, c.node.Name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what could not be read
+		return nil, err
 	}
 	outlook := &Outlook{Node: c.node.Name, Phase: maintenance.PhaseOf(c.node), Pending: snapshot.Pending}
 	if condition := maintenance.Condition(c.node); condition != nil {
@@ -52,7 +52,7 @@ func (s *server) maintenancePlan(ctx context.Context, c *call) (any, error) {
 func prospect(snapshot *plan.Snapshot, force bool) (Prospect, error) {
 	findings, fates, err := plan.Check(snapshot, force)
 	if err != nil {
-		return Prospect{}, err //nolint:wrapcheck // it names node and annotation
+		return Prospect{}, err
 	}
 	p := Prospect{Refusal: plan.Refusal(findings), Checks: findings, VirtualMachines: fates}
 	if p.Checks == nil {

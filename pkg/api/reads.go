@@ -54,7 +54,7 @@ func (s *server) collection(r *http.Request, kind *view.Kind) (*view.Collection,
 	}
 	source, err := s.Feeds.Feed(r.Context(), kind)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // problemOf knows it
+		return nil, err
 	}
 	look, err := s.lookOf(r.Context(), requestOf(r).caller, kind, o.base(), "")
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *server) collection(r *http.Request, kind *view.Kind) (*view.Collection,
 			return nil, err
 		}
 		if raw, err = view.Exclude(raw, excluded); err != nil {
-			return nil, err //nolint:wrapcheck // it says what was done
+			return nil, err
 		}
 		c.Data = append(c.Data, raw)
 	}
@@ -119,7 +119,7 @@ func (s *server) object(r *http.Request, kind *view.Kind, id string) (json.RawMe
 	}
 	source, err := s.Feeds.Feed(ctx, kind)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // problemOf knows it
+		return nil, err
 	}
 	item := source.Get(id)
 	if item == nil {
@@ -133,7 +133,7 @@ func (s *server) object(r *http.Request, kind *view.Kind, id string) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	return view.Exclude(raw, excludes(r.URL.Query())) //nolint:wrapcheck // it says what was done
+	return view.Exclude(raw, excludes(r.URL.Query()))
 }
 
 // look is how one caller sees the objects of one kind.
@@ -153,22 +153,22 @@ func (s *server) lookOf(ctx context.Context, caller *access.Caller, kind *view.K
 	}
 	var err error
 	if l.update, err = s.Authorizer.May(ctx, caller, access.Right{Verb: toChange, Resource: kind.Resource, Name: name}); err != nil {
-		return nil, err //nolint:wrapcheck // problemOf knows it
+		return nil, err
 	}
 	l.remove, err = s.Authorizer.May(ctx, caller, access.Right{Verb: "delete", Resource: kind.Resource, Name: name})
-	return l, err //nolint:wrapcheck // problemOf knows it
+	return l, err
 }
 
 func (l *look) render(item *feed.Item) (json.RawMessage, error) {
 	body, err := item.Body()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the object
+		return nil, err
 	}
 	self := l.base + view.Prefix + l.kind.Plural + "/" + item.ID
 	links := map[string]string{"self": self}
 	node, ok := item.Object.(*corev1.Node)
 	if !ok {
-		return view.Complete(body, nil, links) //nolint:wrapcheck // cannot fail for strings
+		return view.Complete(body, nil, links)
 	}
 	links["view"] = l.base + "/api/v1/nodes/" + item.ID
 	if l.update {
@@ -177,7 +177,7 @@ func (l *look) render(item *feed.Item) (json.RawMessage, error) {
 	if l.remove {
 		links["remove"] = self
 	}
-	return view.Complete(body, l.offered(node, self), links) //nolint:wrapcheck // cannot fail for strings
+	return view.Complete(body, l.offered(node, self), links)
 }
 
 // offered are the actions that make sense on the node and that the caller may ask for.
@@ -204,7 +204,7 @@ func (s *server) fixed(ctx context.Context, caller *access.Caller, kind *view.Ki
 		if !k.Fixed {
 			allowed, err := s.Authorizer.May(ctx, caller, listRight(k))
 			if err != nil {
-				return nil, err //nolint:wrapcheck // problemOf knows it
+				return nil, err
 			}
 			if !allowed {
 				continue
@@ -213,7 +213,7 @@ func (s *server) fixed(ctx context.Context, caller *access.Caller, kind *view.Ki
 			if kind.Type == view.Counts.Type && k.Type != view.Pods.Type {
 				source, err := s.Feeds.Feed(ctx, k)
 				if err != nil {
-					return nil, err //nolint:wrapcheck // problemOf knows it
+					return nil, err
 				}
 				n, at := source.Count()
 				counts[k.Type], revision = n, max(revision, at)

@@ -98,9 +98,9 @@ func (s *server) identified(next http.Handler) http.Handler {
 func (s *server) identify(r *http.Request) (*access.Caller, error) {
 	sender, err := s.Authenticator.Authenticate(r)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // problemOf knows it
+		return nil, err
 	}
-	return s.Authorizer.Impersonate(r.Context(), sender, r.Header) //nolint:wrapcheck // problemOf knows it
+	return s.Authorizer.Impersonate(r.Context(), sender, r.Header)
 }
 
 // guarded refuses what another site may have made a browser send, websockets included,
@@ -121,7 +121,7 @@ func (s *server) guarded(next http.Handler) http.Handler {
 func (s *server) require(ctx context.Context, caller *access.Caller, right access.Right) error {
 	allowed, err := s.Authorizer.May(ctx, caller, right)
 	if err != nil {
-		return err //nolint:wrapcheck // problemOf knows it
+		return err
 	}
 	if !allowed {
 		return problemf(http.StatusForbidden, "%s may not %s", caller.GetName(), right)

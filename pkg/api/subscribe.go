@@ -41,7 +41,7 @@ func (s *session) Feed(ctx context.Context, resource string) (*feed.Feed, error)
 	if err := s.look(ctx, kind); err != nil {
 		return nil, err
 	}
-	return s.server.Feeds.Feed(ctx, kind) //nolint:wrapcheck // a sentence for the client
+	return s.server.Feeds.Feed(ctx, kind)
 }
 
 // look fails unless the caller may follow the kind, and notes how he sees it.

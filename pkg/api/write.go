@@ -39,12 +39,12 @@ func (s *server) write(ctx context.Context, node *corev1.Node, wanted intent) er
 	if err != nil {
 		return fmt.Errorf("patch of node %s: %w", node.Name, err)
 	}
-	return retry.OnError(again, temporary, func() error { //nolint:wrapcheck // problemOf knows it
+	return retry.OnError(again, temporary, func() error {
 		_, err := s.Nodes.Patch(ctx, node.Name, types.MergePatchType, raw, metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) {
 			return problemf(http.StatusNotFound, "node %q does not exist", node.Name)
 		}
-		return err //nolint:wrapcheck // retry looks at it
+		return err
 	})
 }
 

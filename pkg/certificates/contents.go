@@ -154,7 +154,7 @@ func write(old *corev1.Secret, s state, namespace, name string) (*corev1.Secret,
 	annotate(secret, maintenance.AnnotationCAPublished, format(s.published))
 	annotate(secret, maintenance.AnnotationCAPromoted, format(s.promoted))
 	if old != nil && maps.EqualFunc(old.Data, secret.Data, bytes.Equal) && maps.Equal(old.Annotations, secret.Annotations) {
-		return nil, nil //nolint:nilnil // there is nothing to write
+		return nil, nil // there is nothing to write
 	}
 	return secret, nil
 }

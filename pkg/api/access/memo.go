@@ -30,7 +30,7 @@ func newMemo[T any]() *memo[T] {
 // answer counts.
 func (m *memo[T]) get(ctx context.Context, key string, keep func(T) time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	if known, ok := m.cache.Get(key); ok {
-		return known.(T), nil //nolint:forcetypeassert // only this method adds
+		return known.(T), nil // only this method adds
 	}
 	answer := m.flight.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
@@ -46,6 +46,6 @@ func (m *memo[T]) get(ctx context.Context, key string, keep func(T) time.Duratio
 		var none T
 		return none, ctx.Err()
 	case result := <-answer:
-		return result.Val.(T), result.Err //nolint:forcetypeassert // only the function above returns
+		return result.Val.(T), result.Err // only the function above returns
 	}
 }

@@ -81,7 +81,7 @@ func (f *Feed) Follow(informer cache.SharedInformer) (synced cache.InformerSynce
 		DeleteFunc: f.remove,
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller says which informer
+		return nil, err
 	}
 	return registration.HasSynced, nil
 }

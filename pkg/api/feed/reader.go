@@ -68,7 +68,7 @@ func (r *Reader) catchUp(event Event) {
 func (r *Reader) add(w waiting) {
 	about := subject{w.Kind, w.ID}
 	if element, ok := r.last[about]; ok {
-		before := element.Value.(*waiting) //nolint:forcetypeassert // only add fills the queue
+		before := element.Value.(*waiting) // only add fills the queue
 		if before.Change != Removed || w.Change == Removed {
 			if before.Change == Created && w.Change == Changed {
 				w.Change = Created
@@ -108,7 +108,7 @@ func (r *Reader) Take() (events []Event, ok bool) {
 	defer r.mu.Unlock()
 	events = make([]Event, 0, r.queue.Len())
 	for element := r.queue.Front(); element != nil; element = element.Next() {
-		events = append(events, element.Value.(*waiting).Event) //nolint:forcetypeassert // only add fills the queue
+		events = append(events, element.Value.(*waiting).Event) // only add fills the queue
 	}
 	r.clear()
 	return events, !r.overrun

@@ -25,7 +25,7 @@ const patience = 10 * time.Second
 // a cluster has many pods, and a manager whose lists nobody reads does not hold them.
 type Sources struct {
 	// ctx is the life of the watches, which is that of the process.
-	ctx    context.Context //nolint:containedctx // watches outlive the request that begins them
+	ctx    context.Context // watches outlive the request that begins them
 	client kubernetes.Interface
 
 	mu    sync.Mutex

@@ -241,7 +241,7 @@ func (c *client) ping(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	return c.conn.Ping(ctx) //nolint:wrapcheck // ends the session without a word
+	return c.conn.Ping(ctx)
 }
 
 func (c *client) send(ctx context.Context, m message) error {
@@ -251,7 +251,7 @@ func (c *client) send(ctx context.Context, m message) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	return c.conn.Write(ctx, websocket.MessageText, raw) //nolint:wrapcheck // ends the session without a word
+	return c.conn.Write(ctx, websocket.MessageText, raw)
 }
 
 // clip keeps a reason within what a close frame holds.
