@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/sirupsen/logrus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	toolscache "k8s.io/client-go/tools/cache"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -72,9 +72,8 @@ func followHomes(homes *webhook.Homes) toolscache.ResourceEventHandler {
 const virtControllerAccount = "kubevirt-controller"
 
 func isVirtController(kubevirts kubevirtcontrollers.KubeVirtCache, username string) bool {
-	rest, isAccount := strings.CutPrefix(username, "system:serviceaccount:")
-	namespace, name, _ := strings.Cut(rest, ":")
-	if !isAccount || name != virtControllerAccount {
+	namespace, name, err := serviceaccount.SplitUsername(username)
+	if err != nil || name != virtControllerAccount {
 		return false
 	}
 	// An account of that name elsewhere is somebody's.

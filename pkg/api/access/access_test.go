@@ -93,6 +93,10 @@ func TestEachPartOfAnImpersonationIsARight(t *testing.T) {
 			asks:   []string{"proxy impersonate  users   u", "proxy impersonate authentication.k8s.io uids   1", "proxy impersonate authentication.k8s.io userextras example.org/team  x"},
 			want:   "u", groups: []string{"system:authenticated"},
 		},
+		"a user who is called almost like an account": {
+			header: http.Header{"Impersonate-User": {"system:serviceaccount:n:s:t"}}, asks: []string{"proxy impersonate  users   system:serviceaccount:n:s:t"}, want: "system:serviceaccount:n:s:t",
+			groups: []string{"system:authenticated"},
+		},
 		"anonymous":                {header: http.Header{"Impersonate-User": {"system:anonymous"}}, asks: []string{"proxy impersonate  users   system:anonymous"}, want: "system:anonymous", groups: []string{"system:unauthenticated"}},
 		"a group that is too much": {header: http.Header{"Impersonate-User": {"u"}, "Impersonate-Group": {"a", "system:masters"}}, deny: "system:masters", fails: ErrNotAllowed},
 		"a user that is too much":  {header: http.Header{"Impersonate-User": {"u"}}, deny: "u", fails: ErrNotAllowed},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -22,8 +23,6 @@ type Caller struct {
 	// By is who sent the request in the name of another, nil where nobody did.
 	By user.Info
 }
-
-const serviceAccountPrefix = "system:serviceaccount:"
 
 // Impersonate returns on whose behalf the request is served: its sender, or whom the
 // sender impersonates with the headers that the Kubernetes API takes. Each user, group,
@@ -57,7 +56,7 @@ func (a *Authorizer) Impersonate(ctx context.Context, sender user.Info, header h
 func impersonation(wanted *user.DefaultInfo) []Right {
 	const verb, group = "impersonate", "authentication.k8s.io"
 	var rights []Right
-	if namespace, name, ok := serviceAccount(wanted.Name); ok {
+	if namespace, name, err := serviceaccount.SplitUsername(wanted.Name); err == nil {
 		rights = append(rights, Right{Verb: verb, Resource: "serviceaccounts", Namespace: namespace, Name: name})
 	} else {
 		rights = append(rights, Right{Verb: verb, Resource: "users", Name: wanted.Name})
@@ -80,8 +79,8 @@ func impersonation(wanted *user.DefaultInfo) []Right {
 // does.
 func impliedGroups(wanted *user.DefaultInfo) []string {
 	groups := wanted.Groups
-	if namespace, _, ok := serviceAccount(wanted.Name); ok && len(groups) == 0 {
-		groups = append(groups, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
+	if namespace, _, err := serviceaccount.SplitUsername(wanted.Name); err == nil && len(groups) == 0 {
+		groups = append(groups, serviceaccount.MakeGroupNames(namespace)...)
 	}
 	if wanted.Name == user.Anonymous {
 		if !slices.Contains(groups, user.AllUnauthenticated) {
@@ -93,15 +92,6 @@ func impliedGroups(wanted *user.DefaultInfo) []string {
 		groups = append(groups, user.AllAuthenticated)
 	}
 	return groups
-}
-
-func serviceAccount(name string) (namespace, account string, ok bool) {
-	rest, ok := strings.CutPrefix(name, serviceAccountPrefix)
-	if !ok {
-		return "", "", false
-	}
-	namespace, account, ok = strings.Cut(rest, ":")
-	return namespace, account, ok && namespace != "" && account != ""
 }
 
 // impersonatedExtra reads the headers whose name ends in the key, which is in lower case
