@@ -80,7 +80,7 @@ func (s *server) admissible(ctx context.Context, node *corev1.Node, force bool) 
 	if idle := s.Idle(); idle != "" {
 		return problemf(http.StatusConflict, "%s", idle)
 	}
-	_, ours := node.Annotations[maintenance.AnnotationNodeRecord]
+	ours := maintenance.Recorded(node)
 	switch {
 	case ours && !inMaintenance(node):
 		return problemf(http.StatusConflict, "node %s is leaving maintenance; ask again when it has left", node.Name)
@@ -139,8 +139,7 @@ func (s *server) disableMaintenanceMode(ctx context.Context, c *call) (any, erro
 		// Its own handler starts the VMs that it has stopped, which nobody else would.
 		return nil, problemf(http.StatusConflict, "%s: disable it there", foreign)
 	}
-	_, ours := c.node.Annotations[maintenance.AnnotationNodeRecord]
-	if !ours && inMaintenance(c.node) {
+	if !maintenance.Recorded(c.node) && inMaintenance(c.node) {
 		// Nobody else will: the tool that engaged it believes that it is left by another door.
 		schedulable := false
 		wanted.unschedulable = &schedulable
@@ -152,7 +151,7 @@ func (s *server) disableMaintenanceMode(ctx context.Context, c *call) (any, erro
 // it is not. While Drydock is idle Harvester's controllers serve every request that is
 // written in their words.
 func (s *server) foreign(node *corev1.Node) string {
-	if _, ours := node.Annotations[maintenance.AnnotationNodeRecord]; ours {
+	if maintenance.Recorded(node) {
 		return ""
 	}
 	idle := s.Idle()

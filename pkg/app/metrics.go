@@ -49,13 +49,12 @@ func (m *manager) measure(coreV1 corecontrollers.Interface, kv kubevirtcontrolle
 			}
 			return nil
 		},
-		Engaged: func(name string) bool {
+		Recorded: func(name string) bool {
 			node, err := nodes.Get(name)
 			if err != nil {
 				return false
 			}
-			_, recorded := node.Annotations[maintenance.AnnotationNodeRecord]
-			return recorded
+			return maintenance.Recorded(node)
 		},
 	})
 }

@@ -66,6 +66,12 @@ func Engaged(node *corev1.Node) bool {
 	if _, ok := node.Annotations[AnnotationStatus]; ok {
 		return true
 	}
+	return Recorded(node)
+}
+
+// Recorded reports whether the node has a record of Drydock's, be it one that cannot be
+// read: its maintenance is Drydock's own and nobody else's.
+func Recorded(node *corev1.Node) bool {
 	_, ok := node.Annotations[AnnotationNodeRecord]
 	return ok
 }

@@ -163,7 +163,7 @@ func TestMigrationsAndStopsAreMeasuredByTheLeader(t *testing.T) {
 			}
 			return nil
 		},
-		Engaged: func(node string) bool { return node == "w1" },
+		Recorded: func(node string) bool { return node == "w1" },
 	}
 	migration := func(phase kubevirtv1.VirtualMachineInstanceMigrationPhase, node string, labels map[string]string) *kubevirtv1.VirtualMachineInstanceMigration {
 		return &kubevirtv1.VirtualMachineInstanceMigration{

@@ -14,8 +14,8 @@ import (
 // Lookup finds what a change belongs to; nil for nothing.
 type Lookup struct {
 	VM func(namespace, name string) *kubevirtv1.VirtualMachine
-	// Engaged reports a node that Drydock has in maintenance.
-	Engaged func(node string) bool
+	// Recorded reports a node that Drydock has in maintenance.
+	Recorded func(node string) bool
 }
 
 // Watch measures migrations and stops by what the caches show, since KubeVirt carries
@@ -49,7 +49,7 @@ func (m *Metrics) migrated(migration *kubevirtv1.VirtualMachineInstanceMigration
 	means := plan.ByEviction
 	if _, own := migration.Labels[maintenance.LabelOwnMigration]; own {
 		means = plan.ByMigration
-	} else if node := migration.Annotations[kubevirtv1.EvacuationMigrationAnnotation]; node == "" || !lookup.Engaged(node) {
+	} else if node := migration.Annotations[kubevirtv1.EvacuationMigrationAnnotation]; node == "" || !lookup.Recorded(node) {
 		return
 	}
 	outcome := "failed"

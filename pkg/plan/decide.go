@@ -52,10 +52,9 @@ func Decide(snapshot *Snapshot) (*Plan, error) {
 // of it: somebody removed the annotations by hand, which a condition outlives. Harvester
 // leaves its own annotations on a node that it has in maintenance.
 func Orphaned(words maintenance.Vocabulary, node *corev1.Node) bool {
-	_, recorded := node.Annotations[maintenance.AnnotationNodeRecord]
 	_, staying := node.Annotations[maintenance.AnnotationStatus]
 	c := maintenance.Condition(node)
-	return !recorded && !staying && !words.Request(node).Foreign && c != nil && c.Status == corev1.ConditionTrue
+	return !maintenance.Recorded(node) && !staying && !words.Request(node).Foreign && c != nil && c.Status == corev1.ConditionTrue
 }
 
 // clearOrphan ends a maintenance without a record. Whether the node was cordoned before,

@@ -92,7 +92,7 @@ func (n nodeValidator) checkOf(old, now *corev1.Node) func(*plan.Snapshot) ([]pl
 	if now.DeletionTimestamp != nil {
 		return nil
 	}
-	if _, own := now.Annotations[maintenance.AnnotationNodeRecord]; own {
+	if maintenance.Recorded(now) {
 		// It has passed admission. Its cordon is Drydock's own, or a human's who repairs it.
 		return nil
 	}

@@ -202,8 +202,7 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 //
 // A young node is looked at: another one may have had its name.
 func (c *Controller) idle(node *corev1.Node, age time.Duration) bool {
-	_, recorded := node.Annotations[maintenance.AnnotationNodeRecord]
-	return !recorded && !c.Words.Request(node).Present && maintenance.PhaseOf(node) != maintenance.PhaseValidating && !plan.Orphaned(c.Words, node) && age > plan.Young
+	return !maintenance.Recorded(node) && !c.Words.Request(node).Present && maintenance.PhaseOf(node) != maintenance.PhaseValidating && !plan.Orphaned(c.Words, node) && age > plan.Young
 }
 
 // passLimit bounds the requests of one pass together: an API server that does not
@@ -211,9 +210,8 @@ func (c *Controller) idle(node *corev1.Node, age time.Duration) bool {
 const passLimit = time.Minute
 
 func (c *Controller) pass(ctx context.Context, node *corev1.Node) error {
-	_, engaged := node.Annotations[maintenance.AnnotationNodeRecord]
 	_, staying := node.Annotations[maintenance.AnnotationStatus]
-	withPods := engaged && staying && maintenance.PhaseOf(node) != maintenance.PhaseCompleted
+	withPods := maintenance.Recorded(node) && staying && maintenance.PhaseOf(node) != maintenance.PhaseCompleted
 	snapshot, err := c.Gatherer.Node(ctx, node, withPods)
 	if err != nil {
 		return err

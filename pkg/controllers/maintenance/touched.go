@@ -13,15 +13,15 @@ import (
 	"github.com/drydock-dev/drydock/pkg/plan"
 )
 
-const engagedIndex = "drydock.dev/engaged"
+const recordedIndex = "drydock.dev/recorded"
 
 // Watch makes changes of VMs, VMIs, migrations, launcher pods and budgets, and of what
 // other nodes can take, bring a pass to the nodes that they touch, and to no other. wrangler's relatedresource does not
 // serve: it shows only the new state of an object, so that the node which a VMI has
 // just left would hear nothing.
 func (c *Controller) Watch(nodes, vms, vmis, migrations, launchers, budgets cache.SharedIndexInformer) error {
-	c.Nodes.Cache().AddIndexer(engagedIndex, func(node *corev1.Node) ([]string, error) {
-		if _, ok := node.Annotations[maintenance.AnnotationNodeRecord]; ok {
+	c.Nodes.Cache().AddIndexer(recordedIndex, func(node *corev1.Node) ([]string, error) {
+		if maintenance.Recorded(node) {
 			return []string{"true"}, nil
 		}
 		return nil, nil
@@ -179,7 +179,7 @@ func (c *Controller) enqueueEngaged(after time.Duration) {
 	if !c.leading.Load() {
 		return
 	}
-	nodes, err := c.Nodes.Cache().GetByIndex(engagedIndex, "true")
+	nodes, err := c.Nodes.Cache().GetByIndex(recordedIndex, "true")
 	if err != nil {
 		c.Log.WithError(err).Error("engaged nodes")
 		return
