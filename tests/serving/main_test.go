@@ -42,7 +42,7 @@ func clean(t *testing.T) *cluster.Cluster {
 	sweep := func() {
 		// In cleanups the test's own context has ended.
 		ctx := context.Background()
-		if err := webhooks.Remove(ctx, c, webhooks.Name); err != nil {
+		if err := webhooks.Clear(ctx, c); err != nil {
 			t.Error(err)
 		}
 		if err := c.Kube.CoreV1().Secrets(namespace).Delete(ctx, secret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

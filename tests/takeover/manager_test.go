@@ -30,7 +30,7 @@ func drydock(t *testing.T, c *cluster.Cluster) *replica {
 	r.start()
 	r.passedBy()
 	t.Cleanup(func() {
-		if err := webhooks.Remove(context.WithoutCancel(t.Context()), c, webhooks.Name); err != nil {
+		if err := webhooks.Clear(context.WithoutCancel(t.Context()), c); err != nil {
 			t.Error(err)
 		}
 		r.end()

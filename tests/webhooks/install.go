@@ -52,7 +52,7 @@ func Install(t testing.TB, c *cluster.Cluster, target Target) {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	if err := unregister(ctx, c, target.Name); err != nil {
+	if err := Remove(ctx, c, target.Name); err != nil {
 		t.Fatal(err)
 	}
 	admission := c.Kube.AdmissionregistrationV1()
@@ -139,9 +139,10 @@ func probe(ctx context.Context, c *cluster.Cluster, vm *cluster.VM) (*virtv1.Vir
 	return c.KubeVirt.KubevirtV1().VirtualMachines(metav1.NamespaceDefault).Create(ctx, vm.Object(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// Remove removes the configurations, and the Service that they name.
-func Remove(ctx context.Context, c *cluster.Cluster, name string) error {
-	if err := unregister(ctx, c, name); err != nil {
+// Clear removes the configurations of Drydock's usual name, and the Service that they name:
+// nobody is to be called any more.
+func Clear(ctx context.Context, c *cluster.Cluster) error {
+	if err := Remove(ctx, c, Name); err != nil {
 		return err
 	}
 	if err := c.Kube.CoreV1().Services(namespace).Delete(ctx, service, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -150,7 +151,8 @@ func Remove(ctx context.Context, c *cluster.Cluster, name string) error {
 	return nil
 }
 
-func unregister(ctx context.Context, c *cluster.Cluster, name string) error {
+// Remove removes the configurations of a name.
+func Remove(ctx context.Context, c *cluster.Cluster, name string) error {
 	admission := c.Kube.AdmissionregistrationV1()
 	for _, err := range []error{
 		admission.MutatingWebhookConfigurations().Delete(ctx, name, metav1.DeleteOptions{}),

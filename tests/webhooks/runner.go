@@ -18,7 +18,7 @@ type Runner struct {
 func (r Runner) Run() int {
 	code := r.M.Run()
 	if c := r.Shared.End(); c != nil {
-		_ = Remove(context.Background(), c, Name)
+		_ = Clear(context.Background(), c)
 	}
 	return code
 }
