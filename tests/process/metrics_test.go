@@ -111,10 +111,14 @@ func TestMetricsTellAMaintenance(t *testing.T) {
 		`drydock_phase_duration_seconds_count{phase="Completed"}`:                        1,
 		`drydock_drain_duration_seconds_count{outcome="left"}`:                           0,
 	})
-	after := scrape(t, m)
-	if names := append(after.naming(host), after.naming(ns)...); len(names) > 0 {
-		t.Errorf("series of what is out of maintenance: %v", names)
-	}
+	var after scraped
+	c.Eventually(t, "nothing names what is out of maintenance", func(context.Context) error {
+		after = scrape(t, m)
+		if names := append(after.naming(host), after.naming(ns)...); len(names) > 0 {
+			return fmt.Errorf("there are %v", names)
+		}
+		return nil
+	})
 	if after[`drydock_leader`] != 1 || after[`drydock_cache_synced{resource="virtualmachines"}`] != 1 {
 		t.Error("it neither leads nor has its caches filled")
 	}
