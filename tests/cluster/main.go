@@ -76,53 +76,6 @@ func (p *process) stateDir() (string, error) {
 	return p.dir, p.err
 }
 
-// takeTurn uses the cluster of the first folder that no other package uses, or waits for
-// the last one.
-func (p *process) takeTurn(folders []string) error {
-	for n, folder := range folders {
-		last := n == len(folders)-1
-		if taken, err := p.lock(filepath.Join(folder, "turn"), last); err != nil {
-			return fmt.Errorf("taking a dev cluster in turn: %w", err)
-		} else if taken {
-			p.dir = filepath.Join(folder, "state")
-			break
-		}
-	}
-	if i, err := readInfo(p.dir); err == nil && i.Ready {
-		return nil
-	}
-	program, err := p.program()
-	if err != nil {
-		return err
-	}
-	if output, err := exec.Command(program, upIn(p.dir, "--detach")...).CombinedOutput(); err != nil {
-		return fmt.Errorf("the dev cluster did not come up: %w\n%s", err, output)
-	}
-	return nil
-}
-
-// lock takes the file for this process, whose end releases it. If another one has it, it
-// is waited for or not taken.
-func (p *process) lock(name string, wait bool) (bool, error) {
-	file, err := os.Create(name)
-	if err != nil {
-		return false, err
-	}
-	how := syscall.LOCK_EX
-	if !wait {
-		how |= syscall.LOCK_NB
-	}
-	if err := syscall.Flock(int(file.Fd()), how); err != nil {
-		_ = file.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = nil
-		}
-		return false, err
-	}
-	p.turn = file
-	return true, nil
-}
-
 func upIn(dir string, flags ...string) []string {
 	return slices.Concat([]string{"up", "--state-dir", dir, "--source", sourceDir()}, up, flags)
 }
