@@ -20,12 +20,16 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// Events lists the events about an object, oldest first. Events about Nodes have
-// no namespace.
+// Events lists the events about an object, oldest first. Those about Nodes, which have no
+// namespace, are in the default one; the API server looks through all of a namespace.
 func (c *Cluster) Events(t testing.TB, kind, namespace, name string) []corev1.Event {
 	t.Helper()
 	about := fields.Set{"involvedObject.kind": kind, "involvedObject.name": name, "involvedObject.namespace": namespace}
-	list, err := c.Kube.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{FieldSelector: about.String()})
+	in := namespace
+	if in == "" {
+		in = metav1.NamespaceDefault
+	}
+	list, err := c.Kube.CoreV1().Events(in).List(t.Context(), metav1.ListOptions{FieldSelector: about.String()})
 	if err != nil {
 		t.Fatalf("listing events: %v", err)
 	}

@@ -60,7 +60,7 @@ func replicas(t *testing.T, c *cluster.Cluster, n int, flags ...string) []*manag
 	kubeconfig := c.Kubeconfig(t, "drydock")
 	var all []*manager.Manager
 	for range n {
-		m, err := manager.Launch(kubeconfig, append([]string{"--webhook", "--tls-lifetimes", lifetimes, "--shutdown-delay", "1s"}, flags...)...)
+		m, err := manager.Launch(kubeconfig, append([]string{"--webhook", "--tls-lifetimes", lifetimes, "--shutdown-delay", "4s"}, flags...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
