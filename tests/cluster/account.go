@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -73,9 +74,35 @@ var accountResources = map[string]schema.GroupVersionResource{
 	"ClusterRoleBinding": {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
 }
 
-// applyAccount makes the account and the roles of a manifest, and leaves them: they are the
-// same for all tests.
+// applyAccount makes the account and the roles of a manifest. They are the same for all
+// tests of a package, and go with the last, see Main.
 func (c *Cluster) applyAccount(ctx context.Context, manifest string) error {
+	return c.eachOfAccount(manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+		_, err := objects.Create(ctx, object, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// removeAccount takes the account and the roles of a manifest out of a cluster that others
+// install Drydock into.
+func removeAccount(dir, manifest string) error {
+	c := &Cluster{StateDir: dir}
+	if err := c.connect(); err != nil {
+		return err
+	}
+	return c.eachOfAccount(manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+		err := objects.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+func (c *Cluster) eachOfAccount(manifest string, do func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
 	objects, err := Objects(manifest)
 	if err != nil {
 		return err
@@ -85,8 +112,7 @@ func (c *Cluster) applyAccount(ctx context.Context, manifest string) error {
 		if !ok {
 			continue
 		}
-		_, err := c.Dynamic.Resource(resource).Namespace(object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := do(c.Dynamic.Resource(resource).Namespace(object.GetNamespace()), object); err != nil {
 			return fmt.Errorf("%s: %s %s: %w", manifest, object.GetKind(), object.GetName(), err)
 		}
 	}

@@ -40,6 +40,12 @@ var up = []string{"--workers", "1", "--audit-user", Account}
 // testing.M, or what a program that is no test does with a cluster.
 func Main(m interface{ Run() int }) int {
 	code := m.Run()
+	if manifest, yes := substitute(managerUser); yes && shared.dir != "" {
+		if err := removeAccount(shared.dir, manifest); err != nil {
+			fmt.Fprintln(os.Stderr, "removing the account:", err)
+			code = max(code, 1)
+		}
+	}
 	if err := shared.stop(code != 0); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping the dev cluster:", err)
 		return max(code, 1)

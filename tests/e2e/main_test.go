@@ -6,6 +6,7 @@ package e2e
 import (
 	"flag"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/drydock-dev/drydock/tests/cluster"
@@ -17,6 +18,13 @@ func TestMain(m *testing.M) {
 	// number of cores; the command line still overrides it.
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
+	}
+	if os.Getenv(cluster.EnvStateDir) == "" {
+		// The stories are told by a manager with the rights of an installation. A cluster of
+		// somebody's own may have no log of what that account does.
+		if err := os.Setenv(cluster.EnvManifest, filepath.Join("..", "..", "deploy", "drydock.yaml")); err != nil {
+			panic(err)
+		}
 	}
 	code := cluster.Main(m)
 	shared.End()
