@@ -61,7 +61,6 @@ func Orphaned(words maintenance.Vocabulary, node *corev1.Node) bool {
 // and by whom it is now, nobody knows: it stays as it is. Its VMs come back by their own
 // records.
 func (s *situation) clearOrphan(p *Plan) {
-	s.record = &maintenance.NodeRecord{}
 	if !hasTaint(s.Node, s.KubeVirt.DrainTaint) {
 		if _, left := s.withdraw(p); left {
 			p.wake(time.Second)

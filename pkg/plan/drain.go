@@ -81,7 +81,7 @@ func (s *situation) stopRecord(f *Fate) *maintenance.VMRecord {
 }
 
 func (s *situation) markedBefore(i *Instance) bool {
-	return slices.Contains(s.record.MarkedBefore, i.VMI.UID)
+	return s.record != nil && slices.Contains(s.record.MarkedBefore, i.VMI.UID)
 }
 
 // stillMarked are those of the marks from before the drain that stand. A mark that comes

@@ -177,7 +177,7 @@ func (s *situation) migrateFate(f *Fate) {
 		f.blocked, f.Reason, f.Message = blocked, blocked.reason, blocked.message
 	}
 	switch {
-	case s.consents(i, blocked != nil && !s.since(i)) && !s.forced:
+	case s.consents(i, blocked != nil && !s.arisen(i)) && !s.forced:
 		f.Verdict, f.Source, f.Reason = StopRestartAfterEnable, maintenance.SourceEvictionStrategy, ReasonConsent
 		f.Message = fmt.Sprintf("allows an interruption by evictionStrategy %s", i.consent())
 	case blocked == nil:
@@ -193,9 +193,9 @@ func (s *situation) migrateFate(f *Fate) {
 	}
 }
 
-// since reports an instance that was no obstacle when the request was admitted, or was not
-// there yet: what keeps it from moving has come since, and may go.
-func (s *situation) since(i *Instance) bool {
+// arisen reports that whatever keeps an instance from moving has come since the admission,
+// when it could move, or was not there yet.
+func (s *situation) arisen(i *Instance) bool {
 	return s.record != nil && !slices.Contains(s.record.Unmovable, i.VMI.UID)
 }
 
@@ -207,7 +207,7 @@ const targetPatience = time.Minute
 // mayPass reports that force waits: the obstacle has come since the admission, and such
 // obstacles come and go.
 func (s *situation) mayPass(i *Instance, blocked *obstacle) bool {
-	if blocked.reason != ReasonNoTarget || !s.since(i) {
+	if blocked.reason != ReasonNoTarget || !s.arisen(i) {
 		return false
 	}
 	return s.Now.Sub(s.withoutTarget(i)) < targetPatience

@@ -66,10 +66,11 @@ func migrationUnderWay(m *kubevirtv1.VirtualMachineInstanceMigration) bool {
 }
 
 // ours reports whether a migration belongs to this maintenance: KubeVirt made it for an
-// evacuation of the node, or Drydock did itself, for this maintenance and no other.
+// evacuation of the node, or Drydock did itself, for this maintenance and no other. Where
+// there is none any more, whatever Drydock made is a remnant.
 func (s *situation) ours(m *kubevirtv1.VirtualMachineInstanceMigration) bool {
 	if id, own := m.Labels[maintenance.LabelOwnMigration]; own {
-		return s.record != nil && id == s.record.ID
+		return s.record == nil || id == s.record.ID
 	}
 	return m.Annotations[kubevirtv1.EvacuationMigrationAnnotation] == s.Name
 }

@@ -18,9 +18,9 @@ func nodeUnreachable(node *corev1.Node) bool {
 
 // TakesOthers reports that a change of a node may change which VMs of other nodes it
 // can take.
-func TakesOthers(before, now *corev1.Node) bool {
+func TakesOthers(words maintenance.Vocabulary, before, now *corev1.Node) bool {
 	return before.Spec.Unschedulable != now.Spec.Unschedulable || maintenance.NodeReady(before) != maintenance.NodeReady(now) ||
-		maintenance.Engaged(before) != maintenance.Engaged(now) ||
+		words.Engaged(before) != words.Engaged(now) ||
 		!equality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints) || !maps.Equal(before.Labels, now.Labels)
 }
 

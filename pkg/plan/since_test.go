@@ -199,6 +199,10 @@ func TestAMaintenanceWithoutARecordEnds(t *testing.T) {
 			w := cluster(3, 2, false)
 			w.addVM("a", "w1", "", kubevirtv1.RunStrategyAlways)
 			w.vmis["a"].Status.EvacuationNodeName = "w1"
+			w.migrations["own"] = &kubevirtv1.VirtualMachineInstanceMigration{
+				ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{maintenance.LabelOwnMigration: "the lost id"}},
+				Spec:       kubevirtv1.VirtualMachineInstanceMigrationSpec{VMIName: "a"},
+			}
 			node := w.nodes["w1"]
 			node.Spec.Unschedulable = true
 			node.Status.Conditions = []corev1.NodeCondition{{Type: maintenance.ConditionType, Status: corev1.ConditionTrue, Reason: string(maintenance.PhaseDraining)}}
@@ -207,9 +211,10 @@ func TestAMaintenanceWithoutARecordEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if withdrawn := act[Withdraw](p) == 1; withdrawn != test.want {
-				t.Errorf("the evacuation is withdrawn: %t", withdrawn)
+			if withdrawn := act[Withdraw](p) == 1 && act[DeleteMigration](p) == 1; withdrawn != test.want {
+				t.Errorf("the evacuation and Drydock's own migration are withdrawn: %t", withdrawn)
 			}
+			clear(w.migrations)
 			w.vmis["a"].Status.EvacuationNodeName = ""
 			if p, err = Decide(w.snapshot("w1")); err != nil {
 				t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/execute"
@@ -103,21 +102,7 @@ func (c *Controller) Register(ctx context.Context) {
 // Lead begins to act, with a pass over everything, but on no node before it is seen here
 // as it is now.
 func (c *Controller) Lead() error {
-	// Nobody else acts meanwhile, and without an answer there is nothing to act on.
-	err := wait.PollUntilContextCancel(c.ctx, time.Second, true, func(context.Context) (bool, error) {
-		live, err := c.Nodes.List(metav1.ListOptions{})
-		if err != nil {
-			c.Log.WithError(err).Warn("listing the nodes before acting")
-			return false, nil
-		}
-		for n := range live.Items {
-			c.behind.note(live.Items[n].Name, live.Items[n].ResourceVersion)
-		}
-		return true, nil
-	})
-	if err != nil {
-		return fmt.Errorf("nodes: %w", err)
-	}
+	c.behind.begin()
 	c.leading.Store(true)
 	nodes, err := c.Nodes.Cache().List(labels.Everything())
 	if err != nil {
@@ -172,8 +157,8 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 	if node == nil {
 		c.looked.forget(name)
 		c.behind.forget(name)
-	} else if c.behind.lags(name, node) {
-		return node, nil
+	} else if old, err := c.lags(name, node); old || err != nil {
+		return node, err
 	}
 	if err := c.enqueueStopped(name); err != nil {
 		return node, err
@@ -195,6 +180,11 @@ func (c *Controller) onNode(name string, node *corev1.Node) (*corev1.Node, error
 		return node, nil
 	}
 	return node, err
+}
+
+// lags reports that nothing may be done on what is seen of a node, see behind.
+func (c *Controller) lags(name string, seen *corev1.Node) (bool, error) {
+	return c.behind.lags(name, seen, func() (*corev1.NodeList, error) { return c.Nodes.List(metav1.ListOptions{}) })
 }
 
 // idle reports a node that neither is in maintenance nor asks for it. Kubelets write

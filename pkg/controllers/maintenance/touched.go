@@ -55,7 +55,7 @@ func (c *Controller) watchNodes(nodes cache.SharedIndexInformer) error {
 		UpdateFunc: func(before, now any) {
 			old, okOld := before.(*corev1.Node)
 			current, okNow := now.(*corev1.Node)
-			if !okOld || !okNow || plan.TakesOthers(old, current) {
+			if !okOld || !okNow || plan.TakesOthers(c.Words, old, current) {
 				c.enqueueEngaged(gathering)
 			}
 		},

@@ -39,7 +39,10 @@ func (c *Controller) onVM(key string, vm *kubevirtv1.VirtualMachine) (*kubevirtv
 		c.tellForeign(vm)
 		return vm, err
 	}
-	if err != nil || c.behind.lags(stopped.Record.Node, snapshot.Node) {
+	if err != nil {
+		return vm, err
+	}
+	if old, err := c.lags(stopped.Record.Node, snapshot.Node); old || err != nil {
 		return vm, err
 	}
 	p, err := plan.DecideVM(snapshot, stopped)
