@@ -2,9 +2,11 @@ package webhooks
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,7 +28,9 @@ const (
 )
 
 // Behind makes several managers one, as a Service does: connections go in turn to those
-// that say they are ready. Called again, it replaces them. The Service goes with t.
+// that say they are ready. Called again, it replaces them. It returns once a connection
+// is answered, by one of those that it replaces too if they still live. The Service goes
+// with t.
 func Behind(t testing.TB, c *cluster.Cluster, managers ...*manager.Manager) Target {
 	t.Helper()
 	var backends, readiness []string
@@ -67,7 +71,9 @@ func Behind(t testing.TB, c *cluster.Cluster, managers ...*manager.Manager) Targ
 		t.Fatal(err)
 	}
 	target := Target{Name: Name, Namespace: namespace, Service: service}
-	c.Eventually(t, "the balancer listens", func(ctx context.Context) error {
+	// Who answers is not asked: the CA may not be known yet.
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	c.Eventually(t, "connections are answered", func(ctx context.Context) error {
 		made, err := services.Get(ctx, service, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -77,7 +83,11 @@ func Behind(t testing.TB, c *cluster.Cluster, managers ...*manager.Manager) Targ
 			return fmt.Errorf("%w: annotations %v", errors.New("it has no port yet"), made.Annotations)
 		}
 		target.Port = int32(port)
-		return nil
+		connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("localhost", made.Annotations[portAnnotation]))
+		if err != nil {
+			return fmt.Errorf("through the balancer: %w", err)
+		}
+		return connection.Close()
 	})
 	return target
 }

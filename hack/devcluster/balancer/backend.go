@@ -8,9 +8,12 @@ import (
 	"time"
 )
 
+// Like a kubelet's probe with its defaults, only more often: one failure is no news of a
+// backend on a busy machine.
 const (
-	checkEvery   = 250 * time.Millisecond
-	checkTimeout = time.Second
+	checkEvery       = 250 * time.Millisecond
+	checkTimeout     = time.Second
+	failureThreshold = 3
 )
 
 // checks verifies no certificate: what it learns decides between local processes
@@ -41,8 +44,13 @@ func newBackend(target Target) *backend {
 func (b *backend) check(ctx context.Context) {
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
-	for {
-		b.ready.Store(answers(ctx, b.Readiness))
+	for failures := 0; ; {
+		if answers(ctx, b.Readiness) {
+			failures = 0
+			b.ready.Store(true)
+		} else if failures++; failures >= failureThreshold {
+			b.ready.Store(false)
+		}
 		select {
 		case <-ctx.Done():
 			return
