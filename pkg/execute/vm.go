@@ -44,7 +44,7 @@ func (e *Executor) deleteVMI(ctx context.Context, a plan.DeleteVMI) error {
 	if err := e.subresources.DeleteVMI(ctx, a.VMI); err != nil {
 		return err
 	}
-	e.events.Eventf(a.VMI, corev1.EventTypeWarning, string(plan.EventVMDeleted), "deleted by forced maintenance of node %s: it belongs to no VM and cannot be moved", a.VMI.Status.NodeName)
+	e.Tell(nil, plan.Deleted(a))
 	return nil
 }
 
@@ -57,12 +57,7 @@ func (e *Executor) halt(ctx context.Context, a plan.Halt) error {
 	} else {
 		e.vmLog(a.VM).Info("stopping VM for maintenance mode")
 	}
-	back := map[maintenance.RestartPoint]string{
-		maintenance.RestartAfterEnable:  "it is started on another node once this one is empty",
-		maintenance.RestartAfterDisable: "it is started when the node leaves maintenance",
-		maintenance.RestartNever:        "it stays off until somebody starts it",
-	}[a.Record.Restart]
-	e.events.Eventf(a.VM, corev1.EventTypeNormal, string(plan.EventVMStopping), "stopped for maintenance of node %s; %s", a.Record.Node, back)
+	e.Tell(nil, plan.Stopping(a))
 	return nil
 }
 
@@ -76,7 +71,7 @@ func (e *Executor) start(ctx context.Context, a plan.Start) error {
 	e.memory.restored(a.VM, e.clock.Now())
 	err := e.machines.Start(ctx, a.VM, a.Record)
 	if err != nil && !apierrors.IsConflict(err) {
-		e.events.Eventf(a.VM, corev1.EventTypeWarning, string(plan.EventVMFailed), "could not be started after maintenance of node %s, which is tried again: %v", a.Record.Node, err)
+		e.Tell(nil, plan.StartFailed(a, err))
 	}
 	return err
 }
@@ -86,12 +81,8 @@ func (e *Executor) forget(ctx context.Context, a plan.Forget) error {
 		return err
 	}
 	e.memory.ForgetVM(vmKey(a.VM))
-	if a.Why != "" {
-		kind := corev1.EventTypeNormal
-		if a.Why == plan.EventVMStaysOff {
-			kind = corev1.EventTypeWarning
-		}
-		e.events.Event(a.VM, kind, string(a.Why), a.Message)
+	if a.Told != nil {
+		e.Tell(nil, *a.Told)
 	}
 	return nil
 }

@@ -24,6 +24,10 @@ func (r *Reader) Slots(node string, sent map[types.NamespacedName]string) (plan.
 	if err != nil {
 		return plan.Slots{}, fmt.Errorf("marked VMIs: %w", err)
 	}
+	config, err := r.Config()
+	if err != nil {
+		return plan.Slots{}, err
+	}
 	// By VMI, whether it takes a slot of this node as well.
 	leaving := make(map[types.NamespacedName]bool, len(ongoing)+len(marked))
 	for _, m := range ongoing {
@@ -36,7 +40,9 @@ func (r *Reader) Slots(node string, sent map[types.NamespacedName]string) (plan.
 		}
 	}
 	for _, vmi := range marked {
-		if name := (types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}); !external(vmi) {
+		// KubeVirt makes no migration for one whose owner has another controller do it.
+		if plan.EvictionStrategyOf(vmi, config.EvictionStrategy) != kubevirtv1.EvictionStrategyExternal {
+			name := types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}
 			leaving[name] = leaving[name] || vmi.Status.NodeName == node
 		}
 	}
@@ -52,10 +58,6 @@ func (r *Reader) Slots(node string, sent map[types.NamespacedName]string) (plan.
 		}
 	}
 	return slots, nil
-}
-
-func external(vmi *kubevirtv1.VirtualMachineInstance) bool {
-	return vmi.Spec.EvictionStrategy != nil && *vmi.Spec.EvictionStrategy == kubevirtv1.EvictionStrategyExternal
 }
 
 // KubeVirt's own defaults, from its virt-config package.

@@ -27,12 +27,19 @@ func TestSlots(t *testing.T) {
 		m.Spec.VMIName, m.Status.Phase = name, phase
 		return m
 	}
+	owned := func(strategy virtv1.EvictionStrategy) *virtv1.VirtualMachineInstance {
+		v := vmi("a", "w1", "w1", nil)
+		v.Spec.EvictionStrategy = &strategy
+		return v
+	}
 	moved := &virtv1.VirtualMachineInstanceMigrationState{SourceNode: "w1", TargetNode: "w2"}
 	for name, c := range map[string]struct {
 		vmi       *virtv1.VirtualMachineInstance
 		migration *virtv1.VirtualMachineInstanceMigration
 		sent      string
-		want      plan.Slots
+		// cluster is the eviction strategy of VMIs without one, "" for none.
+		cluster virtv1.EvictionStrategy
+		want    plan.Slots
 	}{
 		"runs":                             {vmi: vmi("a", "w1", "", nil)},
 		"was asked to leave a moment ago":  {vmi: vmi("a", "w1", "", nil), sent: "w1", want: plan.Slots{Cluster: 1, Node: 1}},
@@ -41,6 +48,9 @@ func TestSlots(t *testing.T) {
 		"has arrived, migration goes on":   {vmi: vmi("a", "w2", "", moved), migration: migration("a", virtv1.MigrationRunning), sent: "w1", want: plan.Slots{Cluster: 1, Node: 1}},
 		"has arrived, migration has ended": {vmi: vmi("a", "w2", "", moved), migration: migration("a", virtv1.MigrationSucceeded), sent: "w1"},
 		"leaves another node":              {vmi: vmi("a", "w3", "w3", nil), migration: migration("a", virtv1.MigrationRunning), want: plan.Slots{Cluster: 1}},
+		"is marked for others to move":     {vmi: owned(virtv1.EvictionStrategyExternal)},
+		"is marked for others by default":  {vmi: vmi("a", "w1", "w1", nil), cluster: virtv1.EvictionStrategyExternal},
+		"does not follow the default":      {vmi: owned(virtv1.EvictionStrategyLiveMigrate), cluster: virtv1.EvictionStrategyExternal, want: plan.Slots{Cluster: 1, Node: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmis := indexed[*virtv1.VirtualMachineInstance](t, "virtualmachineinstances", c.vmi)
@@ -56,7 +66,11 @@ func TestSlots(t *testing.T) {
 			if c.sent != "" {
 				sent[types.NamespacedName{Namespace: "ns", Name: "a"}] = c.sent
 			}
-			r := &Reader{vmis: vmis, migrations: migrations}
+			config := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}}
+			if c.cluster != "" {
+				config.Spec.Configuration.EvictionStrategy = &c.cluster
+			}
+			r := &Reader{vmis: vmis, migrations: migrations, configs: indexed[*virtv1.KubeVirt](t, "kubevirts", config)}
 			if got, err := r.Slots("w1", sent); err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%+v, %v; want %+v", got, err, c.want)
 			}

@@ -66,12 +66,12 @@ func (m *Metrics) Acted(action plan.Action, err error) {
 
 func forgetOutcome(a plan.Forget, record *maintenance.VMRecord) string {
 	switch {
-	case a.Why == plan.EventVMStarted && record.Starting:
+	case a.Told == nil || a.Told.Reason != plan.EventVMStarted:
+		return "stays_off"
+	case record.Starting:
 		return "started"
-	case a.Why == plan.EventVMStarted:
-		return "started_by_others"
 	}
-	return "stays_off"
+	return "started_by_others"
 }
 
 // Turned measures the phase that a node has left and, where a drain has ended, the

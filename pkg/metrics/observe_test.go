@@ -98,11 +98,11 @@ func TestAVMIsCountedWhenItsMaintenanceIsOver(t *testing.T) {
 	m, _ := at(noon)
 	never := func(r *maintenance.VMRecord) { r.Restart = maintenance.RestartNever }
 	starting := func(r *maintenance.VMRecord) { r.Starting = true }
-	m.Acted(plan.Forget{VM: vm("a", "w1", starting), Why: plan.EventVMStarted}, nil)
-	m.Acted(plan.Forget{VM: vm("b", "w1", as), Why: plan.EventVMStarted}, nil)
+	m.Acted(plan.Forget{VM: vm("a", "w1", starting), Told: &plan.Event{Reason: plan.EventVMStarted}}, nil)
+	m.Acted(plan.Forget{VM: vm("b", "w1", as), Told: &plan.Event{Reason: plan.EventVMStarted}}, nil)
 	m.Acted(plan.Forget{VM: vm("c", "w1", never)}, nil)
-	m.Acted(plan.Forget{VM: vm("d", "w1", as), Why: plan.EventVMStaysOff}, nil)
-	m.Acted(plan.Forget{VM: vm("e", "w1", as), Why: plan.EventVMStarted}, errors.New("conflict"))
+	m.Acted(plan.Forget{VM: vm("d", "w1", as), Told: &plan.Event{Reason: plan.EventVMStaysOff}}, nil)
+	m.Acted(plan.Forget{VM: vm("e", "w1", as), Told: &plan.Event{Reason: plan.EventVMStarted}}, errors.New("conflict"))
 	m.Acted(plan.Forget{VM: &kubevirtv1.VirtualMachine{}}, nil)
 	m.Acted(plan.DeleteVMI{}, nil)
 	m.Acted(plan.Uncordon{}, nil)

@@ -76,12 +76,11 @@ type Start struct {
 // did not start it.
 type CallStart struct{ VM *kubevirtv1.VirtualMachine }
 
-// Forget takes marker and record off a VM. Why is told to the VM's owner by an event
-// unless it is empty.
+// Forget takes marker and record off a VM.
 type Forget struct {
-	VM      *kubevirtv1.VirtualMachine
-	Why     EventReason
-	Message string
+	VM *kubevirtv1.VirtualMachine
+	// Told is what the VM's owner hears of it, nil for nothing.
+	Told *Event
 }
 
 func (Cordon) action()          {}
@@ -96,6 +95,3 @@ func (Halt) action()            {}
 func (Start) action()           {}
 func (CallStart) action()       {}
 func (Forget) action()          {}
-
-// EventReason is the reason of an Event.
-type EventReason string

@@ -26,7 +26,7 @@ func Decide(snapshot *Snapshot) (*Plan, error) {
 		return p, nil
 	}
 	for _, problem := range s.request.Problems {
-		p.Events = append(p.Events, Event{Reason: EventBadRequest, Message: problem, Once: problem, Warning: true})
+		p.Events = append(p.Events, requestInvalid(problem))
 	}
 	switch {
 	case s.record == nil && Orphaned(s.words, s.Node):
@@ -34,7 +34,7 @@ func Decide(snapshot *Snapshot) (*Plan, error) {
 	case s.record == nil && s.words.Engaged(s.Node):
 		// Without Drydock's record it is somebody else's maintenance.
 		if s.request.Foreign {
-			p.Events = append(p.Events, Event{Reason: EventForeign, Once: string(s.Node.UID), Warning: true, Message: "this request is served by Harvester's own controllers: Drydock's webhook, which renames requests, was not there when it was made"})
+			p.Events = append(p.Events, notServed(s.Node))
 		}
 	case s.record == nil:
 		s.outside(p)

@@ -234,7 +234,7 @@ func (s *situation) consents(i *Instance, blocked bool) bool {
 }
 
 func (s *situation) means(i *Instance) Means {
-	switch i.evictionStrategy(s.KubeVirt.EvictionStrategy) {
+	switch EvictionStrategyOf(i.VMI, s.KubeVirt.EvictionStrategy) {
 	case kubevirtv1.EvictionStrategyExternal:
 		return ByExternal
 	case kubevirtv1.EvictionStrategyLiveMigrate, kubevirtv1.EvictionStrategyLiveMigrateIfPossible:

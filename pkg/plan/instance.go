@@ -128,11 +128,12 @@ func (i *Instance) conditionTrue(t kubevirtv1.VirtualMachineInstanceConditionTyp
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// evictionStrategy is what KubeVirt will obey: the VMI's own, else the cluster's.
-func (i *Instance) evictionStrategy(cluster *kubevirtv1.EvictionStrategy) kubevirtv1.EvictionStrategy {
+// EvictionStrategyOf is what KubeVirt obeys: the VMI's own, else the cluster's, nil where
+// that is unset.
+func EvictionStrategyOf(vmi *kubevirtv1.VirtualMachineInstance, cluster *kubevirtv1.EvictionStrategy) kubevirtv1.EvictionStrategy {
 	switch {
-	case i.VMI.Spec.EvictionStrategy != nil:
-		return *i.VMI.Spec.EvictionStrategy
+	case vmi.Spec.EvictionStrategy != nil:
+		return *vmi.Spec.EvictionStrategy
 	case cluster != nil:
 		return *cluster
 	}

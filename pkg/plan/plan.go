@@ -1,13 +1,10 @@
 package plan
 
 import (
-	"fmt"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
@@ -66,75 +63,6 @@ type Face struct {
 	Consume bool
 }
 
-// Event is an Event on the node, or on a VM.
-type Event struct {
-	// VM is what the event is about, or VMI where there is no VM; both nil for the node.
-	VM  *kubevirtv1.VirtualMachine
-	VMI *kubevirtv1.VirtualMachineInstance
-	// Once is set where the event stands for something that lasts: it is told once for
-	// each object and value, for as long as this process remembers.
-	Once string
-	// Maintenance is the id of the maintenance that such an event belongs to, "" for none:
-	// what was told of an object in an earlier one need not be remembered.
-	Maintenance string
-
-	Reason  EventReason
-	Message string
-	Warning bool
-}
-
-// Reasons of events on nodes.
-const (
-	EventValidating EventReason = "MaintenanceRequested"
-	EventRefused    EventReason = "MaintenanceRefused"
-	EventDraining   EventReason = "MaintenanceDraining"
-	EventEvacuating EventReason = "MaintenanceEvacuating"
-	EventCompleted  EventReason = "MaintenanceCompleted"
-	EventError      EventReason = "MaintenanceError"
-	EventResumed    EventReason = "MaintenanceResumed"
-	EventForced     EventReason = "MaintenanceForced"
-	EventAgain      EventReason = "MaintenanceRequestIgnored"
-	EventCancelled  EventReason = "MaintenanceCancelled"
-	EventForeign    EventReason = "MaintenanceNotServed"
-	EventDropped    EventReason = "MaintenanceRequestDropped"
-	EventCleared    EventReason = "MaintenanceCleared"
-	EventLeft       EventReason = "MaintenanceLeft"
-	EventArrived    EventReason = "MaintenanceVMArrived"
-	EventUncordoned EventReason = "MaintenanceUncordoned"
-	EventBadRequest EventReason = "MaintenanceRequestInvalid"
-)
-
-// Reasons of events on VMs.
-const (
-	EventVMStopping  EventReason = "MaintenanceStopping"
-	EventVMMigrating EventReason = "MaintenanceMigrating"
-	EventVMStarted   EventReason = "MaintenanceStarted"
-	EventVMStaysOff  EventReason = "MaintenanceStaysOff"
-	EventVMWaiting   EventReason = "MaintenanceStartWaiting"
-	EventVMFailed    EventReason = "MaintenanceStartFailed"
-	EventVMDeleted   EventReason = "MaintenanceDeleted"
-	EventVMUnknown   EventReason = "MaintenanceStrategyUnknown"
-	EventVMForeign   EventReason = "MaintenanceMarkerForeign"
-)
-
-// TransitionEvent is the event of the transition that a condition shows, for a manager
-// that succeeds the one which made it; nil for a condition that is not understood.
-func TransitionEvent(c *corev1.NodeCondition) *Event {
-	reasons := map[maintenance.Phase]EventReason{
-		maintenance.PhaseValidating: EventValidating, maintenance.PhaseDraining: EventDraining,
-		maintenance.PhaseEvacuating: EventEvacuating, maintenance.PhaseCompleted: EventCompleted, maintenance.PhaseError: EventError,
-	}
-	reason, ok := reasons[maintenance.Phase(c.Reason)]
-	if !ok {
-		return nil
-	}
-	event := &Event{Reason: reason, Message: c.Message, Warning: reason == EventError}
-	if reason == EventError && c.Status == corev1.ConditionFalse {
-		event.Reason = EventRefused
-	}
-	return event
-}
-
 func (p *Plan) do(actions ...Action) { p.Actions = append(p.Actions, actions...) }
 
 func (p *Plan) tell(reason EventReason, message string) {
@@ -149,9 +77,7 @@ func (p *Plan) warn(reason EventReason, message string) {
 func (p *Plan) warnUnknown(fates []Fate) {
 	for n := range fates {
 		if f := &fates[n]; f.invalid {
-			p.Events = append(p.Events, Event{VM: f.instance.VM, Reason: EventVMUnknown, Once: strconv.Quote(f.Unknown), Warning: true, Message: fmt.Sprintf(
-				"metadata.labels[%s]: unknown maintenance mode strategy %q is taken for %s; valid are %s",
-				maintenance.LabelStrategy, f.Unknown, maintenance.StrategyMigrate, maintenance.StrategyNames())})
+			p.Events = append(p.Events, strategyUnknown(f))
 		}
 	}
 }
@@ -166,7 +92,7 @@ func (s *situation) tellMoves(p *Plan) {
 			moving = true
 		}
 		if moving && p.VMs[n].Verdict == Move {
-			p.Events = append(p.Events, Event{VM: i.VM, VMI: i.VMI, Reason: EventVMMigrating, Once: s.record.ID, Maintenance: s.record.ID, Message: "leaves node " + s.Name + " for maintenance"})
+			p.Events = append(p.Events, s.migrating(i))
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (s *situation) startStopped(p *Plan, standing Standing) (waiting []string) 
 		p.do(plan.Actions...)
 		if plan.Waiting != "" {
 			waiting = append(waiting, fmt.Sprintf("%s/%s (%s)", v.VM.Namespace, v.VM.Name, plan.Waiting))
-			p.Events = append(p.Events, Event{VM: v.VM, Reason: EventVMWaiting, Once: v.Record.ID + plan.Waiting, Maintenance: v.Record.ID, Message: "is not started yet: " + plan.Waiting})
+			p.Events = append(p.Events, StartWaits(v, plan.Waiting))
 		}
 	}
 	return waiting
@@ -107,7 +107,7 @@ func (s *situation) decideVM(v *StoppedVM, standing Standing) VMPlan {
 	case point == maintenance.RestartNever && record.Restart != maintenance.RestartNever:
 		return forget(v, EventVMStaysOff, fmt.Sprintf("stays off: its label %s no longer asks for a restart", maintenance.LabelStrategy))
 	case point == maintenance.RestartNever && standing == Over:
-		return forget(v, "", "")
+		return VMPlan{Actions: []Action{Forget{VM: v.VM}}}
 	case point == maintenance.RestartNever:
 		return VMPlan{}
 	case standing == Over:
@@ -133,8 +133,10 @@ func RestartOf(vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) main
 	return strategy.Restart()
 }
 
+// forget ends what Drydock has to do with a VM, which its owner hears of.
 func forget(v *StoppedVM, why EventReason, message string) VMPlan {
-	return VMPlan{Actions: []Action{Forget{VM: v.VM, Why: why, Message: message}}}
+	told := &Event{VM: v.VM, Reason: why, Warning: why == EventVMStaysOff, Message: message}
+	return VMPlan{Actions: []Action{Forget{VM: v.VM, Told: told}}}
 }
 
 // restartedByKubeVirt reports that KubeVirt's controller, not a person, took a VM out

@@ -53,7 +53,7 @@ func (c *Controller) onVM(key string, vm *kubevirtv1.VirtualMachine) (*kubevirtv
 		c.VMs.EnqueueAfter(vm.Namespace, vm.Name, p.Wake)
 	}
 	if p.Stuck {
-		c.tellOnce(plan.Event{VM: vm, Reason: plan.EventVMWaiting, Once: stopped.Record.ID + p.Waiting, Maintenance: stopped.Record.ID, Message: "is not started yet: " + p.Waiting})
+		c.tellOnce(plan.StartWaits(stopped, p.Waiting))
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, passLimit)
 	defer cancel()
