@@ -54,12 +54,13 @@ func (r *registry) drop(name string) (host, bool) {
 	return h, known
 }
 
-// lost tells whether a pod's processes died in a power loss of the host.
+// lost tells whether a pod's processes died in a power loss of the host. Nobody can tell
+// before the power is back, be it that the registry does not know of the loss yet.
 func (r *registry) lost(h host, pod types.UID) bool {
 	r.memory.mu.Lock()
 	defer r.memory.mu.Unlock()
 	known, exists := r.memory.content.Hosts[h.uid]
-	return exists && known.Lost[pod]
+	return exists && !known.Off && known.Lost[pod]
 }
 
 // recovered takes a pod off the list of lost ones, when its containers have
