@@ -154,7 +154,7 @@ func (r *relabelled) waits(labelled *sync.Map) []time.Duration {
 	defer r.mu.Unlock()
 	var all []time.Duration
 	labelled.Range(func(name, since any) bool {
-		vm, from := name.(string), since.(time.Time) //nolint:forcetypeassert // relabelVMs fills it
+		vm, from := name.(string), since.(time.Time) // relabelVMs fills it
 		all = append(all, max(r.vmis[vm].Sub(from), r.pods[vm].Sub(from), 0))
 		return true
 	})

@@ -101,7 +101,7 @@ func await[T runtime.Object](t testing.TB, c *Cluster, what, name string, from s
 		c.Dump(t)
 		t.Fatalf("%s: not within %v: %s (%v); last seen: %s", name, patience, what, err, brief(last))
 	}
-	return event.Object.(T) //nolint:forcetypeassert // the condition has seen it
+	return event.Object.(T) // the condition has seen it
 }
 
 // Eventually asks condition again and again until it returns nil. If it never

@@ -68,7 +68,7 @@ type round struct {
 // draw chooses a round. The same seed and number give the same one; what meets what in it
 // is the machine's choice.
 func draw(seed uint64, number int, deadly bool) round {
-	r := rand.New(rand.NewPCG(seed, uint64(number))) //nolint:gosec // what is wanted is repeatable, not secret
+	r := rand.New(rand.NewPCG(seed, uint64(number))) // what is wanted is repeatable, not secret
 	moment := func(most time.Duration) time.Duration { return time.Duration(r.Int64N(int64(most))) }
 	var drawn round
 	untouched := r.Perm(vms) // no VM is touched twice in a round, so that it is clear who had the last word

@@ -72,7 +72,7 @@ func Behind(t testing.TB, c *cluster.Cluster, managers ...*manager.Manager) Targ
 	}
 	target := Target{Name: Name, Namespace: namespace, Service: service}
 	// Who answers is not asked: the CA may not be known yet.
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	c.Eventually(t, "connections are answered", func(ctx context.Context) error {
 		made, err := services.Get(ctx, service, metav1.GetOptions{})
 		if err != nil {

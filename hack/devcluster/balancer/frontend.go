@@ -43,7 +43,7 @@ func NewFrontend(log *slog.Logger) (*Frontend, error) {
 
 // Port is where it listens.
 func (f *Frontend) Port() int {
-	return f.listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it listens on TCP
+	return f.listener.Addr().(*net.TCPAddr).Port // it listens on TCP
 }
 
 // SetTargets replaces the targets. A target that stays keeps what is known of its
@@ -87,7 +87,7 @@ func (f *Frontend) accept() {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		go f.serve(conn.(*net.TCPConn)) //nolint:forcetypeassert // it listens on TCP
+		go f.serve(conn.(*net.TCPConn)) // it listens on TCP
 	}
 }
 
@@ -131,7 +131,7 @@ func (f *Frontend) dial() (*net.TCPConn, error) {
 	for _, b := range candidates {
 		conn, err := net.DialTimeout("tcp", b.Address, dialTimeout)
 		if err == nil {
-			return conn.(*net.TCPConn), nil //nolint:forcetypeassert // it dialled TCP
+			return conn.(*net.TCPConn), nil // it dialled TCP
 		}
 		errs = append(errs, err)
 	}

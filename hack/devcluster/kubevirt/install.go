@@ -139,7 +139,7 @@ func (i *Installer) createTrust(ctx context.Context) error {
 // Register makes the apiserver send requests to virt-api, which must listen by then.
 func (i *Installer) Register(ctx context.Context, port int) error {
 	m, admission := i.manifests, i.kube.AdmissionregistrationV1()
-	port32 := int32(port) //nolint:gosec // a port
+	port32 := int32(port)
 	mutating, validating := m.MutatingWebhookConfigurations(), virtAPIsOwn(m.ValidatingWebhookConfigurations())
 	for _, configuration := range mutating {
 		for w := range configuration.Webhooks {
