@@ -93,7 +93,7 @@ func (h *History[T]) add(object runtime.Object) {
 }
 
 // Versions is what has been seen up to now. A watch lags a little behind: use
-// Until to be sure that a certain version is among them.
+// Until, or To, to be sure that a certain version is among them.
 func (h *History[T]) Versions() []T {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,4 +118,12 @@ func (h *History[T]) Until(t testing.TB, what string, condition func(T) bool) []
 			t.Fatalf("no version within %v: %s (%d versions seen)", patience, what, len(versions))
 		}
 	}
+}
+
+// To waits for a version that was read, and returns all up to it.
+func (h *History[T]) To(t testing.TB, last T) []T {
+	t.Helper()
+	return h.Until(t, "version "+last.GetResourceVersion()+" of "+last.GetName(), func(version T) bool {
+		return version.GetUID() == last.GetUID() && version.GetResourceVersion() == last.GetResourceVersion()
+	})
 }

@@ -13,22 +13,6 @@ import (
 	"github.com/drydock-dev/drydock/tests/operator"
 )
 
-// awaitRefusal waits for the answer to a request on a node and returns its text; the
-// node is as it was before.
-func awaitRefusal(t *testing.T, c *cluster.Cluster, node string, texts ...string) string {
-	t.Helper()
-	refused := operator.AwaitMessage(t, c, node, append(texts, "refused")...)
-	condition := maintenance.Condition(refused)
-	if condition.Status != corev1.ConditionFalse || condition.Reason != string(maintenance.PhaseError) {
-		t.Errorf("the condition is %s/%s, want Error/False", condition.Reason, condition.Status)
-	}
-	if maintenance.Engaged(refused) || !noRequest(refused) {
-		t.Errorf("a refused node shows %s", brief(refused))
-	}
-	operator.AwaitEvent(t, c, "Node", "", node, "MaintenanceRefused", condition.Message)
-	return condition.Message
-}
-
 // Cases 11 and 12: each VM that cannot move is named with its own reason before
 // anything is touched; force stops exactly those.
 func TestARequestIsRefusedWithTheReasonOfEachVMThatCannotMove(t *testing.T) {
@@ -54,13 +38,13 @@ func TestARequestIsRefusedWithTheReasonOfEachVMThatCannotMove(t *testing.T) {
 	history := c.RecordNode(t, host)
 
 	operator.Request(t, c, host)
-	message := awaitRefusal(t, c, host,
+	message := operator.Message(awaitRefused(t, c, host,
 		"VM "+ns+"/device cannot be live-migrated: HostDeviceNotLiveMigratable", "VM "+ns+"/disk cannot be live-migrated: DisksNotLiveMigratable",
-		"VM "+ns+"/selector no other ready", "VM "+ns+"/affinity no other ready", "kubectl label vm -n "+ns)
+		"VM "+ns+"/selector no other ready", "VM "+ns+"/affinity no other ready", "kubectl label vm -n "+ns))
 	if strings.Contains(message, "healthy") {
 		t.Errorf("the VM that can move is named: %s", message)
 	}
-	never(t, "a refused node was cordoned", versionsTo(t, history, getNode(t, c, host)), unschedulable)
+	never(t, "a refused node was cordoned", history.To(t, getNode(t, c, host)), unschedulable)
 
 	operator.Force(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
@@ -93,7 +77,7 @@ func TestAVMWhoseCPUExistsNowhereElseIsFoundBeforehand(t *testing.T) {
 	}))
 	host := pool.Host(0)
 	operator.Request(t, c, host)
-	awaitRefusal(t, c, host, "VM "+ns+"/a no other ready")
+	awaitRefused(t, c, host, "VM "+ns+"/a no other ready")
 }
 
 // Memory refuses nothing, since only the scheduler knows: it is warned of, and the
@@ -114,7 +98,7 @@ func TestAVMThatFitsNowhereElseIsNamedWithTheSchedulersReason(t *testing.T) {
 	awaitStuck(t, c, ns, "b", host)
 	operator.Leave(t, c, host)
 	operator.AwaitOut(t, c, host)
-	never(t, "the VM was stopped", versionsTo(t, history, operator.GetVM(t, c, ns, "b")), halted)
+	never(t, "the VM was stopped", history.To(t, operator.GetVM(t, c, ns, "b")), halted)
 	operator.AwaitRunningOn(t, c, ns, "b", host)
 }
 
@@ -137,7 +121,7 @@ func TestAVMThatIsShutDownNeverBlocks(t *testing.T) {
 
 	// A VM elsewhere would lose its disk, whatever its strategy.
 	operator.Request(t, c, host)
-	message := awaitRefusal(t, c, host, "volume "+elsewhere, ns+"/c", "last healthy replica")
+	message := operator.Message(awaitRefused(t, c, host, "volume "+elsewhere, ns+"/c", "last healthy replica"))
 	for _, name := range []string{"a", "b", "e"} {
 		if strings.Contains(message, "VM "+ns+"/"+name) {
 			t.Errorf("a VM that asks to be shut down blocks: %s", message)
@@ -146,7 +130,7 @@ func TestAVMThatIsShutDownNeverBlocks(t *testing.T) {
 	setRunStrategy(t, c, ns, "c", virtv1.RunStrategyHalted)
 	c.AwaitNoVMI(t, ns, "c")
 
-	operator.Request(t, c, host)
+	operator.RequestUntilAdmitted(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	operator.AwaitMessage(t, c, host, ns+"/b", "off until somebody starts them: "+ns+"/a", ns+"/e", "only healthy copy", sole, "remove no")
 	for name, want := range map[string]string{"a": "", "b": host, "e": host} {
@@ -173,7 +157,7 @@ func TestForceKeepsWhatItStopsOff(t *testing.T) {
 	host, other := pool.Host(0), pool.Host(1)
 	operator.Create(t, forceable(c, ns, pool)...)
 	operator.Request(t, c, host)
-	awaitRefusal(t, c, host, ns+"/c", "a device")
+	awaitRefused(t, c, host, ns+"/c", "a device")
 	operator.Force(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	operator.AwaitMessage(t, c, host, "off until somebody starts them: "+ns+"/a, "+ns+"/b, "+ns+"/c")

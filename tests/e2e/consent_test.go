@@ -110,7 +110,7 @@ func leaveByEvictionStrategy(t *testing.T, forced bool) {
 		if moved := vmi.UID == first[name].UID; moved != (how != restarted) {
 			t.Errorf("%s: it should be %s; the VMI on the other host is the same: %t", name, how, moved)
 		}
-		if ways := runs(versionsTo(t, histories[name], vm)); how != restarted && len(ways) != 1 {
+		if ways := runs(histories[name].To(t, vm)); how != restarted && len(ways) != 1 {
 			t.Errorf("%s: it should be %s, and its run strategies were %q", name, how, ways)
 		}
 	}
@@ -183,7 +183,7 @@ func TestAVMOfAnExternalControllerIsMarkedAndWaitedFor(t *testing.T) {
 	if n := len(migrationsOf(t, c, ns, "external")); n != 0 {
 		t.Errorf("there are %d migrations of a VM that an external controller moves", n)
 	}
-	never(t, "the VM was changed", versionsTo(t, history, operator.GetVM(t, c, ns, "external")), func(vm *virtv1.VirtualMachine) bool {
+	never(t, "the VM was changed", history.To(t, operator.GetVM(t, c, ns, "external")), func(vm *virtv1.VirtualMachine) bool {
 		return runStrategy(vm) != "Always" || operator.HasMarker(vm) || vm.Annotations[maintenance.AnnotationVMRecord] != ""
 	})
 }

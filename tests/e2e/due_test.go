@@ -47,7 +47,7 @@ func TestAVMThatIsStillShuttingDownOnLeavingComesBackWhenItIsOff(t *testing.T) {
 	operator.AnnotateVMI(t, c, ns, "slow", map[string]string{"sim.drydock.dev/shutdown-seconds": "0"})
 	operator.AwaitRunningOn(t, c, ns, "slow", pool.Hosts...)
 	vm := operator.AwaitForgotten(t, c, ns, "slow")
-	if got := runs(versionsTo(t, history, vm)); len(got) != 3 {
+	if got := runs(history.To(t, vm)); len(got) != 3 {
 		t.Errorf("its run strategies were %v, want one stop and one start", got)
 	}
 }
@@ -84,7 +84,7 @@ func TestAVMIWhoseOwnerIsNamedByAnOldAPIVersionIsItsVMs(t *testing.T) {
 		return false
 	})
 	operator.Request(t, c, host)
-	if message := awaitRefusal(t, c, host, "VM "+ns+"/z cannot be live-migrated"); strings.Contains(message, "belongs to no VM") {
+	if message := operator.Message(awaitRefused(t, c, host, "VM "+ns+"/z cannot be live-migrated")); strings.Contains(message, "belongs to no VM") {
 		t.Errorf("the VM is not found: %s", message)
 	}
 	operator.Relabel(t, c, ns, "z", "Shutdown")

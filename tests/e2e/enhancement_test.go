@@ -75,10 +75,10 @@ func TestAVMOfAfterEnableIsRestartedElsewhereOnceTheNodeIsEmpty(t *testing.T) {
 	if migrations := migrationsOf(t, c, ns, "labelled"); len(migrations) > 0 {
 		t.Errorf("the VM was migrated: %s", migrations[0].Name)
 	}
-	if got := runs(versionsTo(t, history, operator.GetVM(t, c, ns, "labelled"))); len(got) != 3 {
+	if got := runs(history.To(t, operator.GetVM(t, c, ns, "labelled"))); len(got) != 3 {
 		t.Errorf("its run strategies were %v, want stopped once and started once", got)
 	}
-	if got := instances(vmis.Versions()); len(got) != 2 {
+	if got := instances(vmis.To(t, getVMI(t, c, ns, "labelled"))); len(got) != 2 {
 		t.Errorf("it had %d instances, want 2", len(got))
 	}
 }
@@ -101,7 +101,7 @@ func TestAVMOfShutdownStaysOff(t *testing.T) {
 	operator.AwaitOut(t, c, host)
 	vm := operator.AwaitForgotten(t, c, ns, "labelled")
 	c.AwaitNoVMI(t, ns, "labelled")
-	versions := versionsTo(t, history, vm)
+	versions := history.To(t, vm)
 	never(t, "a VM of Shutdown has a marker", versions, operator.HasMarker)
 	if got := runs(versions); len(got) != 2 || got[1] != "Halted" {
 		t.Errorf("its run strategies were %v, want Always and then Halted", got)

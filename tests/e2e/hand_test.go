@@ -39,7 +39,7 @@ func TestAnUncordonDuringTheDrainStopsItUntilAskedAgain(t *testing.T) {
 		t.Errorf("evictions after the uncordon: %v", got)
 	}
 	node = getNode(t, c, host)
-	if got := cordons(versionsTo(t, history, node)); !slices.Equal(got, []bool{false, true, false}) {
+	if got := cordons(history.To(t, node)); !slices.Equal(got, []bool{false, true, false}) {
 		t.Errorf("the node was cordoned and uncordoned: %v", got)
 	}
 
@@ -54,7 +54,7 @@ func TestAnUncordonDuringTheDrainStopsItUntilAskedAgain(t *testing.T) {
 	operator.AwaitRunningOn(t, c, ns, "big", other)
 	operator.Leave(t, c, host)
 	node = operator.AwaitOut(t, c, host)
-	if got := cordons(versionsTo(t, history, node)); !slices.Equal(got, []bool{false, true, false, true, false}) {
+	if got := cordons(history.To(t, node)); !slices.Equal(got, []bool{false, true, false, true, false}) {
 		t.Errorf("the node was cordoned and uncordoned: %v", got)
 	}
 }
@@ -111,7 +111,7 @@ func TestAnUncordonInMaintenanceIsToldOnceAndChangesNothing(t *testing.T) {
 	node = operator.AwaitOut(t, c, host)
 	operator.AwaitRunningOn(t, c, ns, "later", pool.Hosts...)
 	operator.AwaitForgotten(t, c, ns, "later")
-	if got := cordons(versionsTo(t, history, node)); !slices.Equal(got, []bool{false, true, false}) {
+	if got := cordons(history.To(t, node)); !slices.Equal(got, []bool{false, true, false}) {
 		t.Errorf("the node was cordoned and uncordoned: %v", got)
 	}
 }
@@ -161,7 +161,7 @@ func TestAskingAgainChangesNothingAndForceAppliesToWhatIsNotStoppedYet(t *testin
 	if !noRequest(getNode(t, c, host)) {
 		t.Error("the force annotation was not consumed")
 	}
-	never(t, "a VM stopped by force has a marker", versionsTo(t, history, operator.GetVM(t, c, ns, "stuck")), operator.HasMarker)
+	never(t, "a VM stopped by force has a marker", history.To(t, operator.GetVM(t, c, ns, "stuck")), operator.HasMarker)
 	if vm := operator.GetVM(t, c, ns, "stopped"); operator.Marker(vm) != host {
 		t.Errorf("the VM that was stopped before force has marker %q, want %q", operator.Marker(vm), host)
 	}

@@ -251,7 +251,7 @@ func TestALabelChangedRightBeforeTheRequestIsObeyed(t *testing.T) {
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	for _, name := range []string{"set", "changed"} {
 		c.AwaitNoVMI(t, ns, name)
-		if got := runs(versionsTo(t, histories[name], operator.GetVM(t, c, ns, name))); !slices.Equal(got, []string{"Always", "Halted"}) {
+		if got := runs(histories[name].To(t, operator.GetVM(t, c, ns, name))); !slices.Equal(got, []string{"Always", "Halted"}) {
 			t.Errorf("%s: its run strategies were %v, want to be stopped once", name, got)
 		}
 		if list := migrationsOf(t, c, ns, name); len(list) > 0 {
@@ -263,7 +263,7 @@ func TestALabelChangedRightBeforeTheRequestIsObeyed(t *testing.T) {
 	}
 	operator.AwaitRunningOn(t, c, ns, "removed", other)
 	awaitPodLabels(t, c, ns, launcherOf(t, c, ns, "removed"), map[string]string{maintenance.LabelStrategy: ""})
-	never(t, "a VM without a label was stopped", versionsTo(t, histories["removed"], operator.GetVM(t, c, ns, "removed")), halted)
+	never(t, "a VM without a label was stopped", histories["removed"].To(t, operator.GetVM(t, c, ns, "removed")), halted)
 }
 
 // A front-end that saves the whole VM without the label takes it away: from VMI and pod

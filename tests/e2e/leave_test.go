@@ -136,7 +136,7 @@ func TestLeavingWorksInEveryPhase(t *testing.T) {
 			if node.Spec.Unschedulable {
 				t.Error("the node is still cordoned")
 			}
-			versions := versionsTo(t, history, node)
+			versions := history.To(t, node)
 			if got := cordons(versions); (phase.never && len(got) != 1) || len(got) > 3 {
 				t.Errorf("the node was cordoned and uncordoned: %v", got)
 			}

@@ -100,7 +100,7 @@ func TestTheLastCopyOfAVolumeInUseElsewhereRefusesMaintenance(t *testing.T) {
 		v, err := c.Longhorn.LonghornV1beta2().Volumes(longhornNamespace).Get(t.Context(), of["ofpods"], metav1.GetOptions{})
 		return err == nil && v.Status.State == longhornv1.VolumeStateDetached
 	})
-	operator.Request(t, c, host)
+	operator.RequestUntilAdmitted(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	operator.AwaitMessage(t, c, host, "reboot yes, remove no", of["ofvm"], of["ofpods"])
 	// Somebody begins to use one of them again, which takes no replica's change.
@@ -212,7 +212,7 @@ func TestAHeldInstanceManagerIsExplained(t *testing.T) {
 	if phase := maintenance.PhaseOf(getNode(t, c, host)); phase != maintenance.PhaseCompleted {
 		t.Errorf("the instance manager is back, and the node is %s", phase)
 	}
-	never(t, "the stopped VM was touched", versionsTo(t, history, operator.GetVM(t, c, ns, "stopped")), func(vm *virtv1.VirtualMachine) bool {
+	never(t, "the stopped VM was touched", history.To(t, operator.GetVM(t, c, ns, "stopped")), func(vm *virtv1.VirtualMachine) bool {
 		return !halted(vm) || operator.HasMarker(vm)
 	})
 }

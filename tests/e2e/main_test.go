@@ -4,13 +4,16 @@
 package e2e
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/drydock-dev/drydock/tests/cluster"
 	"github.com/drydock-dev/drydock/tests/manager"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 func TestMain(m *testing.M) {
@@ -26,11 +29,28 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	code := cluster.Main(m)
-	shared.End()
+	code := cluster.Main(runner{m})
 	manager.Remove()
 	os.Exit(code)
 }
+
+// runner ends the manager, and leaves the cluster as it was.
+type runner struct{ *testing.M }
+
+func (r runner) Run() int {
+	code := r.M.Run()
+	if c := shared.End(); c != nil {
+		if err := operator.ConfigureMigrations(context.Background(), c, map[string]any{perCluster: nil}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	return code
+}
+
+// perCluster is how many migrations KubeVirt has at once. Tests side by side, of which some
+// hold theirs for as long as they need, would starve one another with the usual five.
+const perCluster = "parallelMigrationsPerCluster"
 
 // shared is told of a label that is copied beside the strategy.
 var shared = manager.Shared{Flags: []string{"--label-sync-keys", listed}}
@@ -41,6 +61,10 @@ const listed = "test.drydock.dev/listed"
 func drydock(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	c := cluster.For(t)
-	shared.Of(t, c, nil)
+	shared.Of(t, c, func(*manager.Manager) {
+		if err := operator.ConfigureMigrations(t.Context(), c, map[string]any{perCluster: 100}); err != nil {
+			t.Fatal(err)
+		}
+	})
 	return c
 }

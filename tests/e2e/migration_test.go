@@ -59,7 +59,7 @@ func TestVMsThatNoNodeTakesLetTheOthersPass(t *testing.T) {
 		if vmi.Status.EvacuationNodeName != "" {
 			t.Errorf("%s is still marked for the evacuation of %s", name, vmi.Status.EvacuationNodeName)
 		}
-		never(t, name+" was stopped", versionsTo(t, histories[name], operator.GetVM(t, c, ns, name)), halted)
+		never(t, name+" was stopped", histories[name].To(t, operator.GetVM(t, c, ns, name)), halted)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestAFailedMigrationIsToldAndTriedAgain(t *testing.T) {
 		if vmi := operator.AwaitRunningOn(t, c, ns, name, other); vmi.UID != first[name].UID {
 			t.Errorf("%s was restarted", name)
 		}
-		never(t, name+" was stopped", versionsTo(t, histories[name], operator.GetVM(t, c, ns, name)), halted)
+		never(t, name+" was stopped", histories[name].To(t, operator.GetVM(t, c, ns, name)), halted)
 	}
 	for _, name := range []string{"kubevirts", "drydocks"} {
 		if !slices.ContainsFunc(history.Versions(), func(n *corev1.Node) bool {
@@ -161,7 +161,7 @@ func TestAVMWhoseMigrationsAllFailIsNeverPoweredOff(t *testing.T) {
 	if vmi := operator.AwaitRunningOn(t, c, ns, "a", host); vmi.UID != first.UID {
 		t.Error("the VM was restarted")
 	}
-	never(t, "the VM was stopped", versionsTo(t, history, operator.GetVM(t, c, ns, "a")), halted)
+	never(t, "the VM was stopped", history.To(t, operator.GetVM(t, c, ns, "a")), halted)
 }
 
 // A VM is not stopped while a migration of it is unfinished: a user's is awaited. If it
@@ -195,9 +195,9 @@ func TestAVMIsNotStoppedWhileAUserMigratesIt(t *testing.T) {
 	if vmi := operator.AwaitRunningOn(t, c, ns, "escapes", other); vmi.UID != first.UID {
 		t.Error("the VM that got away was restarted")
 	}
-	never(t, "the VM that got away was stopped", versionsTo(t, escapes, operator.GetVM(t, c, ns, "escapes")), halted)
+	never(t, "the VM that got away was stopped", escapes.To(t, operator.GetVM(t, c, ns, "escapes")), halted)
 	operator.AwaitRunningOn(t, c, ns, "fails", other)
-	if ways := runs(versionsTo(t, fails, operator.AwaitForgotten(t, c, ns, "fails"))); len(ways) != 3 {
+	if ways := runs(fails.To(t, operator.AwaitForgotten(t, c, ns, "fails"))); len(ways) != 3 {
 		t.Errorf("the VM whose migration failed has had run strategies %q, want a stop and a start", ways)
 	}
 	for name, migration := range byHand {
@@ -236,7 +236,7 @@ func TestAMigrationTowardsTheNodeIsAwaitedAndTheVMMovesOn(t *testing.T) {
 	if now.UID != first.UID {
 		t.Error("the VM was restarted")
 	}
-	if !slices.ContainsFunc(versionsTo(t, vmis, now), func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.NodeName == host }) {
+	if !slices.ContainsFunc(vmis.To(t, now), func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.NodeName == host }) {
 		t.Error("the user's migration towards the node was cut off: the VM never came")
 	}
 	for _, m := range migrationsOf(t, c, ns, "comes") {

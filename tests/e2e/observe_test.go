@@ -104,6 +104,7 @@ func awaitRefused(t *testing.T, c *cluster.Cluster, node string, texts ...string
 			t.Errorf("the request was refused and the node has the annotation %s", key)
 		}
 	}
+	operator.AwaitEvent(t, c, "Node", "", node, "MaintenanceRefused", condition.Message)
 	return refused
 }
 

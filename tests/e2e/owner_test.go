@@ -74,12 +74,12 @@ func TestAnOwnerWhoActsDuringMaintenanceWins(t *testing.T) {
 	operator.AwaitRunningOn(t, c, ns, "shut", pool.Hosts...)
 	operator.AwaitForgotten(t, c, ns, "shut")
 	for _, name := range []string{"patched", "started"} {
-		if got := runs(versionsTo(t, histories[name], operator.GetVM(t, c, ns, name))); !slices.Equal(got, []string{"Halted", "Always"}) {
+		if got := runs(histories[name].To(t, operator.GetVM(t, c, ns, name))); !slices.Equal(got, []string{"Halted", "Always"}) {
 			t.Errorf("%s: the run strategies were %v, want one start", name, got)
 		}
 	}
 	vm := operator.GetVM(t, c, ns, "soon")
-	if got := runs(versionsTo(t, histories["soon"], vm)); !slices.Equal(got, []string{"Always", "Halted"}) {
+	if got := runs(histories["soon"].To(t, vm)); !slices.Equal(got, []string{"Always", "Halted"}) {
 		t.Errorf("the VM that its owner stopped went through %v", got)
 	}
 	c.AwaitNoVMI(t, ns, "soon")
@@ -191,7 +191,7 @@ func TestALabelTakenAwayBeforeTheStopMovesTheVM(t *testing.T) {
 	}
 	operator.AwaitRunningOn(t, c, ns, "a", other)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
-	never(t, "the VM was stopped", versionsTo(t, history, operator.GetVM(t, c, ns, "a")), halted)
+	never(t, "the VM was stopped", history.To(t, operator.GetVM(t, c, ns, "a")), halted)
 }
 
 // A marker means something only with Drydock's own record.

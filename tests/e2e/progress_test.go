@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,7 +77,7 @@ func TestAStopWaitsForSnapshotsAndIsNotUndoneByALeftoverRequest(t *testing.T) {
 	operator.AwaitRunningOn(t, c, ns, "leftover", pool.Hosts...)
 	operator.AwaitForgotten(t, c, ns, "leftover")
 	for name, want := range map[string][]string{"leftover": {"Always", "Halted", "Always", "Halted", "Always"}, "paused": {"Always", "Halted", "Always"}} {
-		if got := runs(versionsTo(t, histories[name], operator.GetVM(t, c, ns, name))); !slices.Equal(got, want) {
+		if got := runs(histories[name].To(t, operator.GetVM(t, c, ns, name))); !slices.Equal(got, want) {
 			t.Errorf("%s: the run strategies were %v, want %v", name, got, want)
 		}
 	}
@@ -92,9 +93,10 @@ func TestAVMThatArrivesInMaintenanceIsDrainedAgain(t *testing.T) {
 	operator.Request(t, c, host)
 	first := operator.RecordOf(t, operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted))
 	history := c.RecordNode(t, host)
-	operator.Create(t, operator.Movable(c, ns, "late", pool).Annotate(migrationSeconds, "0.2").Change(func(vm *virtv1.VirtualMachine) {
+	eventually(t, c, "another second has begun, as the record counts", func() bool { return time.Since(first.Started.Time) >= time.Second })
+	operator.Movable(c, ns, "late", pool).Annotate(migrationSeconds, "0.2").Change(func(vm *virtv1.VirtualMachine) {
 		vm.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}
-	}))
+	}).Submit(t)
 	event := operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceVMArrived", "a VM arrived on the node")
 	if event.Type != corev1.EventTypeWarning {
 		t.Errorf("the arrival is told as %s", event.Type)
@@ -105,7 +107,7 @@ func TestAVMThatArrivesInMaintenanceIsDrainedAgain(t *testing.T) {
 		t.Errorf("the record was %+v and is %+v, want the same maintenance with a new clock", first, again)
 	}
 	var phases []maintenance.Phase
-	for _, version := range versionsTo(t, history, node) {
+	for _, version := range history.To(t, node) {
 		if phase := maintenance.PhaseOf(version); len(phases) == 0 || phases[len(phases)-1] != phase {
 			phases = append(phases, phase)
 		}

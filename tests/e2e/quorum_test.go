@@ -41,17 +41,17 @@ func TestTheControlPlaneKeepsItsQuorum(t *testing.T) {
 	if !maintenance.Engaged(first) {
 		in, out = out, in
 	}
-	message := awaitRefusal(t, c, out, "1 of 3", "2 are needed for quorum", in+" (in maintenance)")
+	message := operator.Message(awaitRefused(t, c, out, "1 of 3", "2 are needed for quorum", in+" (in maintenance)"))
 	operator.AwaitPhase(t, c, in, maintenance.PhaseCompleted)
 
 	// Force does not override it, and says the same. The old reason stands until then.
 	operator.Force(t, c, out)
 	operator.AwaitEvent(t, c, "Node", "", out, "MaintenanceRequested", "with force")
-	if forced := awaitRefusal(t, c, out); forced != message {
+	if forced := operator.Message(awaitRefused(t, c, out)); forced != message {
 		t.Errorf("with force the reason is %q, without it was %q", forced, message)
 	}
 	operator.Request(t, c, "cp3")
-	awaitRefusal(t, c, "cp3", in+" (in maintenance)")
+	awaitRefused(t, c, "cp3", in+" (in maintenance)")
 
 	// One that has left counts again, and a member that is down does not.
 	operator.Leave(t, c, in)
@@ -59,10 +59,10 @@ func TestTheControlPlaneKeepsItsQuorum(t *testing.T) {
 	operator.Annotate(t, c, "cp3", map[string]string{"sim.drydock.dev/power": "off"})
 	c.AwaitNode(t, "cp3", "not Ready", func(n *corev1.Node) bool { return !ready(n) })
 	operator.Request(t, c, out)
-	awaitRefusal(t, c, out, "cp3 (not Ready)")
+	awaitRefused(t, c, out, "cp3 (not Ready)")
 	// To take the dead one out of service costs no quorum.
 	operator.Request(t, c, "cp3")
-	unforced := awaitRefusal(t, c, "cp3", "is not Ready", "force overrides this")
+	unforced := operator.Message(awaitRefused(t, c, "cp3", "is not Ready", "force overrides this"))
 	if strings.Contains(unforced, "quorum") {
 		t.Errorf("a member that is down is refused for quorum: %s", unforced)
 	}

@@ -101,7 +101,7 @@ func TestEachRunStrategyComesBackAsItsOwnerWroteIt(t *testing.T) {
 		if n := len(instances(v.vmi.Versions())); n != 2 {
 			t.Errorf("%s: %d VMIs were seen, want the one before and the one after", v.name, n)
 		}
-		if ways := runs(versionsTo(t, v.vm, vm)); len(ways) != 3 || ways[0] != ways[2] {
+		if ways := runs(v.vm.To(t, vm)); len(ways) != 3 || ways[0] != ways[2] {
 			t.Errorf("%s: its run strategies were %q, want a stop and a start", v.name, ways)
 		}
 	}

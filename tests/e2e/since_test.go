@@ -44,7 +44,7 @@ func TestAVMWithoutATargetForAWhileIsNotStopped(t *testing.T) {
 	if now := operator.AwaitRunningOn(t, c, ns, "willing", other); now.UID != first.UID {
 		t.Error("the VM was restarted")
 	}
-	never(t, "the VM was stopped", versionsTo(t, history, operator.GetVM(t, c, ns, "willing")), halted)
+	never(t, "the VM was stopped", history.To(t, operator.GetVM(t, c, ns, "willing")), halted)
 	for _, name := range busy {
 		for _, migration := range migrationsOf(t, c, ns, name) {
 			if migration.Status.Phase != virtv1.MigrationSucceeded {

@@ -43,7 +43,7 @@ func TestANodeGoesIntoMaintenanceAndComesBack(t *testing.T) {
 		c.AwaitNoVMI(t, ns, name)
 	}
 	phases := []maintenance.Phase{}
-	for _, version := range history.Versions() {
+	for _, version := range history.To(t, node) {
 		phase := maintenance.PhaseOf(version)
 		if len(phases) == 0 || phases[len(phases)-1] != phase {
 			phases = append(phases, phase)

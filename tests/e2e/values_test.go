@@ -44,7 +44,7 @@ func TestAValueThatIsNotTrueAsksForNothingAndIsAnswered(t *testing.T) {
 			if got := node.Annotations[test.key]; got != test.value {
 				t.Errorf("the annotation is %q, want it left as it was written", got)
 			}
-			for _, version := range versionsTo(t, history, node) {
+			for _, version := range history.To(t, node) {
 				if maintenance.Condition(version) != nil || version.Spec.Unschedulable {
 					t.Fatalf("the node shows %s", brief(version))
 				}

@@ -49,11 +49,11 @@ func TestLeavingWithdrawsAnEvacuationThatFindsNoTarget(t *testing.T) {
 			if after := migrationsOf(t, c, ns, "big"); len(after) > len(before) {
 				t.Errorf("there are %d migrations, there were %d on leaving", len(after), len(before))
 			}
-			versions := versionsTo(t, vmis, getVMI(t, c, ns, "big"))
+			versions := vmis.To(t, getVMI(t, c, ns, "big"))
 			never(t, "the VM did not keep running where it was", versions, func(vmi *virtv1.VirtualMachineInstance) bool {
 				return vmi.Status.Phase != virtv1.Running || vmi.Status.NodeName != host
 			})
-			if got := cordons(versionsTo(t, history, getNode(t, c, host))); !slices.Equal(got, []bool{false, true, false}) {
+			if got := cordons(history.To(t, getNode(t, c, host))); !slices.Equal(got, []bool{false, true, false}) {
 				t.Errorf("the node was cordoned and uncordoned: %v", got)
 			}
 		})
@@ -119,7 +119,7 @@ func TestANodeCordonedByHandStaysCordonedAndKeepsItsTaints(t *testing.T) {
 	if !hasTaint(node, "example.com/reserved") {
 		t.Errorf("somebody else's taint is gone: %v", node.Spec.Taints)
 	}
-	if got := cordons(versionsTo(t, history, node)); len(got) != 1 {
+	if got := cordons(history.To(t, node)); len(got) != 1 {
 		t.Errorf("the node was uncordoned in between: %v", got)
 	}
 	// Maintenance is over for the VM as well; where it may run is not Drydock's to say.
@@ -148,7 +148,7 @@ func TestARequestTakenBackAtOnceLeavesNothing(t *testing.T) {
 	if node.Spec.Unschedulable {
 		t.Error("the node is cordoned")
 	}
-	for _, version := range versionsTo(t, history, node) {
+	for _, version := range history.To(t, node) {
 		if version.Spec.Unschedulable && version.Annotations[maintenance.AnnotationNodeRecord] == "" {
 			t.Errorf("the node is cordoned and nothing says why: %s", brief(version))
 		}

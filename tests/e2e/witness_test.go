@@ -65,14 +65,6 @@ func brief(object metav1.Object) string {
 	return ""
 }
 
-// versionsTo returns the recorded versions up to an object that was read later.
-func versionsTo[T metav1.Object](t *testing.T, h *cluster.History[T], last T) []T {
-	t.Helper()
-	return h.Until(t, "version "+last.GetResourceVersion()+" of "+last.GetName(), func(version T) bool {
-		return version.GetUID() == last.GetUID() && version.GetResourceVersion() == last.GetResourceVersion()
-	})
-}
-
 // cordons lists how often spec.unschedulable changed, as the values it took.
 func cordons(versions []*corev1.Node) []bool {
 	var values []bool

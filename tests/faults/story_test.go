@@ -1,17 +1,16 @@
 package faults
 
 import (
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
+	"github.com/drydock-dev/drydock/tests/operator"
 )
 
 // story is one small maintenance, with a VM of each kind and a plain pod.
@@ -70,21 +69,14 @@ func (s *story) submit(t *testing.T, name, strategy string, run virtv1.VirtualMa
 	vm.Create(t)
 }
 
-func (s *story) patchNode(t *testing.T, body string) {
-	t.Helper()
-	if _, err := s.c.Kube.CoreV1().Nodes().Patch(t.Context(), s.pool.Host(0), types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (s *story) request(t *testing.T) {
 	t.Helper()
-	s.patchNode(t, `{"metadata":{"annotations":{"`+maintenance.AnnotationRequested+`":"true"}}}`)
+	operator.Request(t, s.c, s.pool.Host(0))
 }
 
 func (s *story) leave(t *testing.T) {
 	t.Helper()
-	s.patchNode(t, `{"metadata":{"annotations":{"`+maintenance.AnnotationStatus+`":null}}}`)
+	operator.Leave(t, s.c, s.pool.Host(0))
 }
 
 // awaitCompleted checks what is true of every node that has gone into maintenance.
@@ -106,23 +98,14 @@ func (s *story) awaitCompleted(t *testing.T) {
 // awaitOut checks what is true of every node that has left.
 func (s *story) awaitOut(t *testing.T) {
 	t.Helper()
-	s.c.AwaitNode(t, s.pool.Host(0), "out of maintenance, schedulable", func(n *corev1.Node) bool {
-		for key := range n.Annotations {
-			if key == maintenance.AnnotationStatus || key == maintenance.AnnotationRequested || strings.HasPrefix(key, "drydock.dev/") {
-				return false
-			}
-		}
-		return maintenance.Condition(n) == nil && !n.Spec.Unschedulable
-	})
+	if node := operator.AwaitOut(t, s.c, s.pool.Host(0)); node.Spec.Unschedulable {
+		t.Error("the node has left and is cordoned")
+	}
 	for _, name := range []string{"moves", "soon", "later"} {
 		s.c.AwaitVMI(t, s.ns, name, "running", cluster.IsRunning)
 	}
 	for name := range s.histories {
-		s.c.AwaitVM(t, s.ns, name, "no marker and no record", func(vm *virtv1.VirtualMachine) bool {
-			_, marker := vm.Annotations[maintenance.AnnotationMarker]
-			_, record := vm.Annotations[maintenance.AnnotationVMRecord]
-			return !marker && !record
-		})
+		operator.AwaitForgotten(t, s.c, s.ns, name)
 	}
 	s.c.AwaitNoVMI(t, s.ns, "off")
 }
@@ -134,7 +117,7 @@ func (s *story) checkOnce(t *testing.T) {
 		var stops, starts int
 		var before virtv1.VirtualMachineRunStrategy
 		var last *virtv1.VirtualMachine
-		for _, version := range s.histories[name].Versions() {
+		for _, version := range s.histories[name].To(t, operator.GetVM(t, s.c, s.ns, name)) {
 			now, err := version.RunStrategy()
 			if err != nil {
 				t.Fatal(err)

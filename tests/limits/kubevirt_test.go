@@ -7,24 +7,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/tests/cluster"
 	"github.com/drydock-dev/drydock/tests/operator"
 )
 
-// configure sets what KubeVirt's resource says of migrations; nil stands for the default.
+// configure sets what KubeVirt's resource says of migrations.
 func configure(ctx context.Context, t *testing.T, c *cluster.Cluster, migrations map[string]any) {
 	t.Helper()
-	list, err := c.KubeVirt.KubevirtV1().KubeVirts(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil || len(list.Items) != 1 {
-		t.Fatalf("%d KubeVirt resources: %v", len(list.Items), err)
+	if err := operator.ConfigureMigrations(ctx, c, migrations); err != nil {
+		t.Fatal(err)
 	}
-	operator.Patch(t, map[string]any{"spec": map[string]any{"configuration": map[string]any{"migrations": migrations}}}, func(_ context.Context, raw []byte) error {
-		_, err := c.KubeVirt.KubevirtV1().KubeVirts(list.Items[0].Namespace).Patch(ctx, list.Items[0].Name, types.MergePatchType, raw, metav1.PatchOptions{})
-		return err
-	})
 }
 
 // What the KubeVirt resource says counts, also when it changes: its limits, and the taint

@@ -110,7 +110,7 @@ func TestDrainsThatAreResumedAgainAndAgainLeaveNothingBehind(t *testing.T) {
 // A VM that an external controller should have moved is named at the limit, with whom it
 // waits for; what is under way is left as it is.
 func TestAtTheLimitTheMissingExternalControllerIsNamed(t *testing.T) {
-	c, _ := drydock(t, "--drain-timeout", "3s")
+	c, _ := drydock(t, "--drain-timeout", "10s")
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
 	operator.Create(t,
@@ -118,7 +118,7 @@ func TestAtTheLimitTheMissingExternalControllerIsNamed(t *testing.T) {
 		operator.Movable(c, ns, "slow", pool).Annotate("sim.drydock.dev/migration-seconds", "never"))
 
 	operator.Request(t, c, host)
-	operator.AwaitMessage(t, c, host, "timed out after 3s", "2 of 2 VMs left", ns+"/external is waiting for the external controller")
+	operator.AwaitMessage(t, c, host, "timed out after 10s", "2 of 2 VMs left", ns+"/external is waiting for the external controller")
 	marked := func(name string) string {
 		vmi, err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(ns).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 
 // A drain that cannot end says so, keeps its clock, and can be left or resumed.
 func TestADrainIsGivenUpAtItsLimitAndSaysWhatHeldIt(t *testing.T) {
-	const limit = 8 * time.Second
+	const limit = 15 * time.Second
 	c, m := drydock(t, "--drain-timeout", limit.String())
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
@@ -32,7 +32,7 @@ func TestADrainIsGivenUpAtItsLimitAndSaysWhatHeldIt(t *testing.T) {
 	started := operator.RecordOf(t, operator.AwaitPhase(t, c, host, maintenance.PhaseDraining)).Started
 	c.AwaitVM(t, ns, "later", "stopped", halted)
 	m.succeed(t, c)
-	node := operator.AwaitMessage(t, c, host, "timed out after 8s", ns+"/web", "held by PDB "+ns+"/web", "shutting down, up to 600 s ("+ns+"/later)",
+	node := operator.AwaitMessage(t, c, host, "timed out after 15s", ns+"/web", "held by PDB "+ns+"/web", "shutting down, up to 600 s ("+ns+"/later)",
 		maintenance.AnnotationStatus)
 	condition := maintenance.Condition(node)
 	if condition.Status != corev1.ConditionTrue || condition.Reason != string(maintenance.PhaseError) {
@@ -75,16 +75,16 @@ func TestADrainIsGivenUpAtItsLimitAndSaysWhatHeldIt(t *testing.T) {
 }
 
 func TestADrainGivenUpIsResumedWithANewClock(t *testing.T) {
-	c, _ := drydock(t, "--drain-timeout", "5s")
+	c, _ := drydock(t, "--drain-timeout", "12s")
 	ns, pool := c.Namespace(t), c.Pool(t, 2)
 	host := pool.Host(0)
 	guarded(t, c, ns, "web", host)
 	operator.Request(t, c, host)
-	first := operator.RecordOf(t, operator.AwaitMessage(t, c, host, "timed out after 5s"))
+	first := operator.RecordOf(t, operator.AwaitMessage(t, c, host, "timed out after 12s"))
 
 	// What held it is gone; that alone resumes nothing.
 	allow(t, c, ns, "web")
-	operator.AwaitMessage(t, c, host, "timed out after 5s", "1 pod left")
+	operator.AwaitMessage(t, c, host, "timed out after 12s", "1 pod left")
 	operator.Request(t, c, host)
 	second := operator.RecordOf(t, operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted))
 	if second.ID != first.ID || !first.Started.Before(&second.Started) {

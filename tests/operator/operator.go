@@ -84,6 +84,24 @@ func Force(t *testing.T, c *cluster.Cluster, node string) {
 	Annotate(t, c, node, map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationForced: "true"})
 }
 
+// RequestUntilAdmitted asks for maintenance, and again while it is refused: the manager
+// learns of nodes, VMs and storage in streams of their own, each of which may be late.
+func RequestUntilAdmitted(t *testing.T, c *cluster.Cluster, node string) {
+	t.Helper()
+	c.Eventually(t, "the request is admitted", func(ctx context.Context) error {
+		n, err := c.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		switch {
+		case err != nil:
+			return err
+		case maintenance.Engaged(n):
+			return nil
+		case !maintenance.Plain.Request(n).Wanted && maintenance.PhaseOf(n) != maintenance.PhaseValidating:
+			Request(t, c, node)
+		}
+		return fmt.Errorf("it shows %q", Message(n))
+	})
+}
+
 // Leave is the kubectl way out of maintenance.
 func Leave(t *testing.T, c *cluster.Cluster, node string) {
 	t.Helper()
@@ -98,6 +116,26 @@ func Relabel(t *testing.T, c *cluster.Cluster, namespace, name, strategy string)
 		value = strategy
 	}
 	PatchVM(t, c, namespace, name, map[string]any{"metadata": map[string]any{"labels": map[string]any{maintenance.LabelStrategy: value}}})
+}
+
+// ConfigureMigrations merges a change into what KubeVirt's resource says of migrations; nil
+// stands for KubeVirt's default.
+func ConfigureMigrations(ctx context.Context, c *cluster.Cluster, migrations map[string]any) error {
+	list, err := c.KubeVirt.KubevirtV1().KubeVirts(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("KubeVirt resources: %w", err)
+	}
+	raw, err := json.Marshal(map[string]any{"spec": map[string]any{"configuration": map[string]any{"migrations": migrations}}})
+	if err != nil {
+		return fmt.Errorf("patch of the KubeVirt resource: %w", err)
+	}
+	for n := range list.Items {
+		kv := &list.Items[n]
+		if _, err := c.KubeVirt.KubevirtV1().KubeVirts(kv.Namespace).Patch(ctx, kv.Name, types.MergePatchType, raw, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("KubeVirt resource: %w", err)
+		}
+	}
+	return nil
 }
 
 // Movable is a VM on a host of a pool that KubeVirt migrates when it is evicted.

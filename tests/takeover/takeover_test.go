@@ -85,13 +85,13 @@ func (v *vms) names() []string {
 func (v *vms) awaitBack(t *testing.T) {
 	t.Helper()
 	for _, name := range v.names() {
-		operator.AwaitRunningOn(t, v.c, v.namespace, name, v.host, v.other)
+		vmi := operator.AwaitRunningOn(t, v.c, v.namespace, name, v.host, v.other)
 		vm := operator.AwaitForgotten(t, v.c, v.namespace, name)
 		if want, ok := disable[name]; ok && (vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy != want) {
 			t.Errorf("VM %s has run strategy %v, want %s", name, vm.Spec.RunStrategy, want)
 		}
 		var lives []types.UID
-		for _, vmi := range v.histories[name].Versions() {
+		for _, vmi := range v.histories[name].To(t, vmi) {
 			if !slices.Contains(lives, vmi.UID) {
 				lives = append(lives, vmi.UID)
 			}
