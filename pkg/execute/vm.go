@@ -52,7 +52,7 @@ func (e *Executor) halt(ctx context.Context, a plan.Halt) error {
 	if err := e.machines.Halt(ctx, a.VM, a.Record); err != nil {
 		return err
 	}
-	if a.Forced {
+	if a.Record.Source == maintenance.SourceForce {
 		e.vmLog(a.VM).Info("force stopping VM")
 	} else {
 		e.vmLog(a.VM).Info("stopping VM for maintenance mode")

@@ -62,8 +62,6 @@ type DeleteVMI struct {
 type Halt struct {
 	VM     *kubevirtv1.VirtualMachine
 	Record *maintenance.VMRecord
-	// Forced words the log line that force is the reason.
-	Forced bool
 }
 
 // Start restores a VM's run strategy, with the record saying that it is starting.

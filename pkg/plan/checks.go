@@ -167,7 +167,8 @@ func (s *situation) strand() []Finding {
 		if i.VM != nil {
 			strategy, _, _ = maintenance.StrategyOf(i.VM.Labels)
 		}
-		if rule := s.placement(i); !strategy.Stops() && !i.VMI.IsFinal() && i.VMI.DeletionTimestamp == nil && rule.hosts(s.Node) && !s.anyHosts(rule) {
+		stops := strategy.Stops() || s.consents(i, false)
+		if rule := s.placement(i); !stops && !i.VMI.IsFinal() && i.VMI.DeletionTimestamp == nil && rule.hosts(s.Node) && !s.anyHosts(rule) {
 			findings = append(findings, Finding{Check: CheckVMs, Warning: s.forced, Message: fmt.Sprintf("VM %s is leaving node %s, which is being drained, and could go nowhere but here", i.Key(), i.VMI.Status.NodeName)})
 		}
 	}

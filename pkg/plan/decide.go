@@ -127,40 +127,46 @@ func (s *situation) currentFace() *Face {
 // engagedPhase goes on with a maintenance.
 func (s *situation) engagedPhase(p *Plan) {
 	face := s.currentFace()
-	if s.Pending != "" {
-		p.WatchPods = face.Phase != maintenance.PhaseCompleted
-		if p.WatchPods {
-			face.Message = "waiting until " + s.Pending + " known"
-			p.Face = face
-		}
-		return
-	}
-	if face.Phase == maintenance.PhaseCompleted {
-		s.completed(p, face)
-		return
-	}
-	p.WatchPods = true
+	p.WatchPods = face.Phase != maintenance.PhaseCompleted
+	cause := s.halt()
 	switch {
-	case s.record.Halted != "":
-		s.halted(p, face)
-		return
-	case !s.record.Cordoned:
+	case s.Pending != "" && (!p.WatchPods || s.record.Halted != ""):
+		// What is shown is still the best that is known.
+	case s.Pending != "":
+		face.Message = "waiting until " + s.Pending + " known"
+		p.Face = face
+	case !p.WatchPods:
+		s.completed(p, face)
+	case s.record.Halted == "" && !s.record.Cordoned:
 		face.Record.Cordoned = true
 		p.do(Cordon{Record: face.Record})
-		return
-	case !s.Node.Spec.Unschedulable:
-		s.giveUp(p, face, maintenance.HaltUncordoned)
-		return
-	}
-	if limit := s.Config.DrainTimeout; limit > 0 {
-		elapsed := s.record.Elapsed(s.Now)
-		if elapsed >= limit {
-			s.giveUp(p, face, maintenance.HaltDrainLimit)
-			return
+	case cause != "" && !s.PodsKnown:
+		// Nothing more is asked for. What is left is told with the pods, which are being
+		// listed.
+	case s.record.Halted != "":
+		s.halted(p, face)
+	case cause != "":
+		s.giveUp(p, face, cause)
+	default:
+		if limit := s.Config.DrainTimeout; limit > 0 {
+			p.wake(limit - s.record.Elapsed(s.Now))
 		}
-		p.wake(limit - elapsed)
+		s.work(p, face)
 	}
-	s.work(p, face)
+}
+
+// halt is why the drain was given up or is to be, "" while it goes on.
+func (s *situation) halt() maintenance.HaltCause {
+	limit := s.Config.DrainTimeout
+	switch {
+	case s.record.Halted != "":
+		return s.record.Halted
+	case !s.Node.Spec.Unschedulable:
+		return maintenance.HaltUncordoned
+	case limit > 0 && s.record.Elapsed(s.Now) >= limit:
+		return maintenance.HaltDrainLimit
+	}
+	return ""
 }
 
 // work drains, and moves the phase on.

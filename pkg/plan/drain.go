@@ -66,7 +66,7 @@ func (s *situation) stop(p *Plan, f *Fate) {
 		p.do(DeleteVMI{VMI: i.VMI})
 		return
 	}
-	p.do(Halt{VM: i.VM, Record: s.stopRecord(f), Forced: f.Source == maintenance.SourceForce})
+	p.do(Halt{VM: i.VM, Record: s.stopRecord(f)})
 	f.Progress, f.Detail = ShuttingDown, fmt.Sprintf("is shutting down, up to %d s", i.grace())
 }
 

@@ -89,7 +89,11 @@ func Stopping(a Halt) Event {
 		maintenance.RestartAfterDisable: "it is started when the node leaves maintenance",
 		maintenance.RestartNever:        "it stays off until somebody starts it",
 	}[a.Record.Restart]
-	return Event{VM: a.VM, Reason: EventVMStopping, Message: fmt.Sprintf("stopped for maintenance of node %s; %s", a.Record.Node, back)}
+	how := "stopped"
+	if a.Record.Source == maintenance.SourceForce {
+		how += " by force"
+	}
+	return Event{VM: a.VM, Reason: EventVMStopping, Message: fmt.Sprintf("%s for maintenance of node %s; %s", how, a.Record.Node, back)}
 }
 
 // Deleted tells of a VMI that nobody makes anew.

@@ -51,15 +51,21 @@ func (s *situation) leave(p *Plan) {
 		p.Face = face
 		return
 	}
-	schedulable := !s.Node.Spec.Unschedulable
-	if s.record.Cordoned && !schedulable && !s.record.CordonedBefore {
+	cordoned := s.Node.Spec.Unschedulable
+	// Whoever uncordoned the node in the middle of its drain ended Drydock's cordon: one that
+	// stands since is by another hand.
+	again := s.record.Halted == maintenance.HaltUncordoned
+	if cordoned && s.record.Cordoned && !s.record.CordonedBefore && !again {
 		p.do(Uncordon{})
-		schedulable = true
+		cordoned = false
 	}
 	waiting := s.startStopped(p, Over)
 	p.Face = &Face{Consume: true}
 	message := "the node has left maintenance"
-	if !schedulable {
+	switch {
+	case cordoned && again:
+		message += "; it stays cordoned, as somebody else has cordoned it since"
+	case cordoned:
 		message += "; it stays cordoned, as it was before"
 	}
 	if len(waiting) > 0 {

@@ -233,7 +233,7 @@ func isStart(action Action) bool {
 // offSentence lists the VMs that this maintenance stopped, and who starts them. On a
 // node that is not emptied those that wait for that are started on leaving as well.
 func (s *situation) offSentence(standing Standing) string {
-	var leaving, later, owner []string
+	var leaving, later, owner, forced []string
 	for n := range s.Stopped {
 		v := &s.Stopped[n]
 		if s.record == nil || v.Record.ID != s.record.ID {
@@ -242,6 +242,8 @@ func (s *situation) offSentence(standing Standing) string {
 		name := v.VM.Namespace + "/" + v.VM.Name
 		plan := s.decideVM(v, standing)
 		switch {
+		case v.Record.Restart == maintenance.RestartNever && v.Record.Source == maintenance.SourceForce:
+			forced = append(forced, name)
 		case v.Record.Restart == maintenance.RestartNever:
 			owner = append(owner, name)
 		case plan.Waiting != "":
@@ -260,6 +262,7 @@ func (s *situation) offSentence(standing Standing) string {
 		{"; started on leaving: %s", leaving},
 		{"; not started yet: %s", later},
 		{"; off until somebody starts them: %s", owner},
+		{"; stopped by force, off until somebody starts them: %s", forced},
 	} {
 		if len(part.list) > 0 {
 			slices.Sort(part.list)

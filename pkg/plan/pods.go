@@ -1,11 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -122,12 +124,29 @@ func budgetHolds(pod *Pod) string {
 	for _, budget := range pod.Budgets {
 		if podReady(pod.Pod) || !unhealthyMayGo(budget) {
 			if budget.Status.DisruptionsAllowed <= 0 {
-				if pod.Policy != "" {
-					return fmt.Sprintf("held by PDB %s/%s: %s", budget.Namespace, budget.Name, pod.Policy)
+				held := "held by PDB " + budget.Namespace + "/" + budget.Name
+				if why := cmp.Or(pod.Policy, whyHeld(pod.Pod, budget)); why != "" {
+					held += ": " + why
 				}
-				return fmt.Sprintf("held by PDB %s/%s", budget.Namespace, budget.Name)
+				return held
 			}
 		}
+	}
+	return ""
+}
+
+// whyHeld says what has to change before a budget lets a pod go, "" where others that
+// become healthy are enough. It has no numbers, which would change all the time.
+func whyHeld(pod *corev1.Pod, budget *policyv1.PodDisruptionBudget) string {
+	status := &budget.Status
+	allowed := apimeta.FindStatusCondition(status.Conditions, policyv1.DisruptionAllowedCondition)
+	switch {
+	case allowed != nil && allowed.Reason == policyv1.SyncFailedReason:
+		return "it cannot count its pods, " + allowed.Message
+	case !podReady(pod):
+		return "the pod is not Ready and counts against it"
+	case status.ExpectedPods > 0 && status.DesiredHealthy >= status.ExpectedPods:
+		return "it never allows an eviction"
 	}
 	return ""
 }

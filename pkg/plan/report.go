@@ -24,6 +24,8 @@ type OffVM struct {
 	Namespace string                   `json:"namespace"`
 	Name      string                   `json:"name"`
 	Restart   maintenance.RestartPoint `json:"restart"`
+	// Source is what the stop came from, force among them.
+	Source maintenance.StopSource `json:"source"`
 }
 
 // reportMost bounds each list of a report: annotations are part of every node event
@@ -52,7 +54,7 @@ func (s *situation) progress(p *Plan) *Report {
 	for n := range s.Stopped {
 		v := &s.Stopped[n]
 		if s.record != nil && v.Record.ID == s.record.ID && len(report.Off) < reportMost {
-			report.Off = append(report.Off, OffVM{Namespace: v.VM.Namespace, Name: v.VM.Name, Restart: v.Record.Restart})
+			report.Off = append(report.Off, OffVM{Namespace: v.VM.Namespace, Name: v.VM.Name, Restart: v.Record.Restart, Source: v.Record.Source})
 		}
 	}
 	return report

@@ -281,7 +281,7 @@ func (w *world) apply(node *corev1.Node, action Action) {
 func (w *world) halt(a Halt) {
 	vm := w.vms[a.VM.Name]
 	strategy, _, _ := maintenance.StrategyOf(vm.Labels)
-	if !strategy.Stops() && !a.Forced {
+	if !strategy.Stops() && a.Record.Source != maintenance.SourceForce {
 		w.violated("VM %s moves and is stopped", vm.Name)
 	}
 	for _, m := range w.migrations {

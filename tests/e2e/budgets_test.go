@@ -56,9 +56,9 @@ func TestEveryKindOfBudgetIsNamedAndObeyed(t *testing.T) {
 	operator.Request(t, c, host)
 	awaitPodGone(t, c, pods["free"])
 	node := operator.AwaitMessage(t, c, host, "4 pods left",
-		ns+"/never held by PDB "+ns+"/never-pdb", ns+"/uncountable held by PDB "+ns+"/uncountable-pdb",
+		ns+"/never held by PDB "+ns+"/never-pdb: it never allows an eviction", ns+"/uncountable held by PDB "+ns+"/uncountable-pdb: it cannot count its pods",
 		ns+"/twice is selected by 2 PDBs", ns+"/twice-pdb-a", ns+"/twice-pdb-b",
-		ns+"/crashing held by PDB "+ns+"/crashing-pdb")
+		ns+"/crashing held by PDB "+ns+"/crashing-pdb: the pod is not Ready and counts against it")
 	if phase := maintenance.PhaseOf(node); phase != maintenance.PhaseDraining {
 		t.Errorf("pods are left to evict, and the node is %s", phase)
 	}

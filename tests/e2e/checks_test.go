@@ -49,7 +49,7 @@ func TestARequestIsRefusedWithTheReasonOfEachVMThatCannotMove(t *testing.T) {
 	operator.Force(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	operator.AwaitRunningOn(t, c, ns, "healthy", other)
-	operator.AwaitMessage(t, c, host, "off until somebody starts them: "+ns+"/affinity, "+ns+"/device, "+ns+"/disk, "+ns+"/selector")
+	operator.AwaitMessage(t, c, host, "stopped by force, off until somebody starts them: "+ns+"/affinity, "+ns+"/device, "+ns+"/disk, "+ns+"/selector")
 	for _, name := range blocked {
 		if vm := operator.GetVM(t, c, ns, name); !halted(vm) || operator.HasMarker(vm) {
 			t.Errorf("%s: %s", name, brief(vm))
@@ -160,7 +160,7 @@ func TestForceKeepsWhatItStopsOff(t *testing.T) {
 	awaitRefused(t, c, host, ns+"/c", "a device")
 	operator.Force(t, c, host)
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
-	operator.AwaitMessage(t, c, host, "off until somebody starts them: "+ns+"/a, "+ns+"/b, "+ns+"/c")
+	operator.AwaitMessage(t, c, host, "stopped by force, off until somebody starts them: "+ns+"/a, "+ns+"/b, "+ns+"/c")
 	operator.AwaitRunningOn(t, c, ns, "d", other)
 	operator.Leave(t, c, host)
 	operator.AwaitOut(t, c, host)

@@ -43,7 +43,7 @@ func TestForceHonoursTheStrategyWhereThePolicySaysSo(t *testing.T) {
 			break
 		}
 	}
-	operator.AwaitMessage(t, c, host, "started on leaving: "+ns+"/a", "off until somebody starts them: "+ns+"/c")
+	operator.AwaitMessage(t, c, host, "started on leaving: "+ns+"/a", "stopped by force, off until somebody starts them: "+ns+"/c")
 	operator.Leave(t, c, host)
 	operator.AwaitOut(t, c, host)
 	operator.AwaitRunningOn(t, c, ns, "a", pool.Hosts...)
