@@ -47,6 +47,8 @@ func TestMovedVMCanMoveBack(t *testing.T) {
 	s.vmiIs("vm", "is at rest", func(vmi *virtv1.VirtualMachineInstance) bool {
 		return vmi.Labels[virtv1.MigrationTargetNodeNameLabel] == ""
 	})
+	// virt-api refuses a second migration beside an unfinished one.
+	s.migrationIs("vm", "has succeeded", virtv1.MigrationSucceeded)
 	s.action("vm", "migrate", struct{}{})
 	s.vmiIs("vm", "is back", func(vmi *virtv1.VirtualMachineInstance) bool {
 		return movedFrom(second)(vmi) && vmi.Status.NodeName == first.Status.NodeName
