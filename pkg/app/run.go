@@ -196,7 +196,7 @@ func (m *manager) wire(ctx context.Context, events record.EventRecorder) (*wired
 
 	gatherer := &gather.Gatherer{
 		Machines: reader, Runs: reader, Platform: reader, Pods: podWatches, Memory: memory,
-		Nodes: coreV1.Node().Cache(), LiveNodes: m.kube.CoreV1().Nodes(),
+		Nodes: coreV1.Node().Cache(), LiveNodes: m.kube.CoreV1().Nodes(), LivePods: m.kube.CoreV1().Pods(metav1.NamespaceAll), VMIs: kubevirt.NewLive(virt),
 		Budgets: budgets.Lister(), Storage: m.volumes,
 		Upgrade: m.upgrade, Pending: m.pending, Waiting: memory.Waiting,
 		PossibleIsConsent: m.possibleIsConsent,

@@ -29,6 +29,8 @@ type Gatherer struct {
 	Platform  Platform
 	Nodes     Nodes
 	LiveNodes LiveNodes
+	LivePods  LivePods
+	VMIs      VMIs
 	Pods      Pods
 	Budgets   Budgets
 	// Storage returns the volumes' source, nil while there is none.
@@ -67,8 +69,9 @@ func (g *Gatherer) Node(ctx context.Context, node *corev1.Node, withPods bool) (
 }
 
 // Live observes a node as its admission would: the nodes are read from the API server,
-// since their engagement and readiness are what limits are counted by. Everything else
-// is from caches.
+// since their engagement and readiness are what limits are counted by, and so is which
+// launchers the node has. Everything else is from caches, which must have the VMIs of
+// those launchers.
 func (g *Gatherer) Live(ctx context.Context, name string) (*plan.Snapshot, error) {
 	nodes, err := g.liveNodes(ctx)
 	if err != nil {
@@ -80,6 +83,9 @@ func (g *Gatherer) Live(ctx context.Context, name string) (*plan.Snapshot, error
 	}
 	if s.Requests, err = g.Platform.Requests(); err != nil {
 		return nil, fmt.Errorf("requests of launcher pods: %w", err)
+	}
+	if err := g.liveLaunchers(ctx, s); err != nil {
+		return nil, err
 	}
 	return s, g.Draining(s)
 }
@@ -99,6 +105,9 @@ func (g *Gatherer) Asking(ctx context.Context, asks func(*corev1.Node) bool) ([]
 		}
 		s, err := g.snapshot(node.Name, nodes)
 		if err != nil {
+			return nil, err
+		}
+		if err := g.liveLaunchers(ctx, s); err != nil {
 			return nil, err
 		}
 		snapshots = append(snapshots, s)
@@ -275,7 +284,7 @@ func (g *Gatherer) pods(ctx context.Context, s *plan.Snapshot) error {
 		}
 		s.Pods = append(s.Pods, p)
 	}
-	return nil
+	return g.unlag(ctx, s, g.Pods.Launchers(s.Name))
 }
 
 // budgets returns the budgets that select a pod, ordered by name. The lister reads a

@@ -31,10 +31,13 @@ type world struct {
 	running      map[string]bool
 	pods         []*corev1.Pod
 	known        bool
-	budgets      []*policyv1.PodDisruptionBudget
-	volumes      map[string][]plan.Volume
-	policy       string
-	fails        string
+	// launchers are on the node, by its watch and by the API server.
+	launchers []*corev1.Pod
+	exist     map[types.UID]bool
+	budgets   []*policyv1.PodDisruptionBudget
+	volumes   map[string][]plan.Volume
+	policy    string
+	fails     string
 }
 
 var errBroken = errors.New("broken")
@@ -84,6 +87,12 @@ func (w *world) Pods(_ context.Context, node string) ([]*corev1.Pod, bool, error
 	return w.pods, w.known, w.ask("pods of %s", node)
 }
 
+func (w *world) Launchers(string) []*corev1.Pod { return w.launchers }
+
+func (w *world) Exists(_ context.Context, namespace, name string, uid types.UID) (bool, error) {
+	return w.exist[uid], w.ask("whether %s/%s exists", namespace, name)
+}
+
 func (w *world) GetPodPodDisruptionBudgets(*corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
 	if len(w.budgets) == 0 {
 		return nil, errors.New("no budget selects the pod")
@@ -121,11 +130,21 @@ func (l liveNodes) List(context.Context, metav1.ListOptions) (*corev1.NodeList, 
 	return list, l.ask("nodes from the API server")
 }
 
+type livePods struct{ *world }
+
+func (l livePods) List(_ context.Context, opts metav1.ListOptions) (*corev1.PodList, error) {
+	list := &corev1.PodList{}
+	for _, pod := range l.launchers {
+		list.Items = append(list.Items, *pod)
+	}
+	return list, l.ask("pods from the API server, %s, %s", opts.LabelSelector, opts.FieldSelector)
+}
+
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func (w *world) gatherer() *Gatherer {
 	return &Gatherer{
-		Machines: w, Runs: w, Platform: w, Nodes: cachedNodes{w}, LiveNodes: liveNodes{w}, Pods: w, Budgets: w, Memory: w,
+		Machines: w, Runs: w, Platform: w, Nodes: cachedNodes{w}, LiveNodes: liveNodes{w}, LivePods: livePods{w}, VMIs: w, Pods: w, Budgets: w, Memory: w,
 		Storage:           func() Storage { return w },
 		Pending:           func() string { _ = w.ask("what is pending"); return "volumes are" },
 		Upgrade:           func() string { return "v2" },
@@ -352,7 +371,8 @@ func TestSlotsCountWhatWasSentAndWhoWaits(t *testing.T) {
 // A snapshot with a hole in it would be decided upon.
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	for _, question := range []string{
-		"nodes from the API server", "VMIs of n1", "VMs stopped for n1", "KubeVirt's configuration", `volumes of "n1" and []`, "requests of launchers", "VMIs of n2", `volumes of "" and [ns/disk-off]`,
+		"nodes from the API server", "VMIs of n1", "VMs stopped for n1", "KubeVirt's configuration", `volumes of "n1" and []`, "requests of launchers",
+		"pods from the API server, kubevirt.io=virt-launcher, spec.nodeName=n1", "VMIs of n2", `volumes of "" and [ns/disk-off]`,
 	} {
 		w := &world{live: []*corev1.Node{node("n1", ""), node("n2", maintenance.PhaseDraining)}, stopped: []plan.StoppedVM{stoppedVM("off", "disk-off")}, fails: question}
 		if _, err := w.gatherer().Live(t.Context(), "n1"); !errors.Is(err, errBroken) {

@@ -45,9 +45,21 @@ type LiveNodes interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*corev1.NodeList, error)
 }
 
-// Pods tells which pods a drain removes from a node, known once they were listed.
+// LivePods lists pods from the API server.
+type LivePods interface {
+	List(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error)
+}
+
+// VMIs tells of the API server whether a VMI exists.
+type VMIs interface {
+	Exists(ctx context.Context, namespace, name string, uid types.UID) (bool, error)
+}
+
+// Pods watches the pods of a node. Those that a drain removes are known once all were
+// listed, and with them the launchers that are there.
 type Pods interface {
 	Pods(ctx context.Context, node string) (pods []*corev1.Pod, known bool, err error)
+	Launchers(node string) []*corev1.Pod
 }
 
 // Budgets finds the disruption budgets that select a pod; client-go's lister serves.

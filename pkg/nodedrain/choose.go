@@ -88,9 +88,9 @@ func (c *chooser) skipHelpers(pod corev1.Pod) drain.PodDeleteStatus {
 
 // skipLaunchers is the strategy-aware filter. A launcher pod whose VMI exists belongs
 // to the plan of its VM, and KubeVirt removes a finished one with its VMI. One that has
-// lost its VMI is a plain pod, unless its VM asks to be shut down.
+// lost its VMI is a plain pod, unless its VM asks to be shut down, or was.
 func (c *chooser) skipLaunchers(pod corev1.Pod) drain.PodDeleteStatus {
-	if pod.Labels[kubevirtv1.AppLabel] != "virt-launcher" {
+	if !isLauncher(&pod) {
 		return drain.MakePodDeleteStatusOkay()
 	}
 	vmi, vm := c.owners.LauncherOwner(&pod)
@@ -100,11 +100,13 @@ func (c *chooser) skipLaunchers(pod corev1.Pod) drain.PodDeleteStatus {
 			return drain.MakePodDeleteStatusSkip()
 		}
 	}
-	if vmi != nil {
+	if vmi != nil || (vm != nil && vm.Annotations[maintenance.AnnotationVMRecord] != "") {
 		return drain.MakePodDeleteStatusSkip()
 	}
 	return drain.MakePodDeleteStatusOkay()
 }
+
+func isLauncher(pod *corev1.Pod) bool { return pod.Labels[kubevirtv1.AppLabel] == "virt-launcher" }
 
 // tellSkipped logs, once for each pod, a sentence that the test plan of Harvester's
 // enhancement looks for, see execute.Executor.

@@ -61,6 +61,24 @@ func (w *Watch) Pods(ctx context.Context, node string) (chosen []*corev1.Pod, kn
 	return chosen, err == nil, err
 }
 
+// Launchers returns the launcher pods on a node that is watched, by any VMI, so far as they
+// are known.
+func (w *Watch) Launchers(node string) []*corev1.Pod {
+	w.mu.Lock()
+	watched := w.nodes[node]
+	w.mu.Unlock()
+	if watched == nil {
+		return nil
+	}
+	var launchers []*corev1.Pod
+	for _, obj := range watched.informer.GetStore().List() {
+		if pod, ok := obj.(*corev1.Pod); ok && isLauncher(pod) {
+			launchers = append(launchers, pod)
+		}
+	}
+	return launchers
+}
+
 func (w *Watch) watched(node string) (*nodeWatch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

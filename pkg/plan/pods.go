@@ -141,11 +141,14 @@ func whyHeld(pod *corev1.Pod, budget *policyv1.PodDisruptionBudget) string {
 	status := &budget.Status
 	allowed := apimeta.FindStatusCondition(status.Conditions, policyv1.DisruptionAllowedCondition)
 	switch {
-	case allowed != nil && allowed.Reason == policyv1.SyncFailedReason:
-		return "it cannot count its pods, " + allowed.Message
+	case status.ObservedGeneration < budget.Generation:
+		return ""
+	case status.ExpectedPods == 0, allowed != nil && allowed.Reason == policyv1.SyncFailedReason:
+		// With maxUnavailable or a percentage, pods without a controller do not count.
+		return "it cannot count its pods"
 	case !podReady(pod):
 		return "the pod is not Ready and counts against it"
-	case status.ExpectedPods > 0 && status.DesiredHealthy >= status.ExpectedPods:
+	case status.DesiredHealthy >= status.ExpectedPods:
 		return "it never allows an eviction"
 	}
 	return ""

@@ -81,6 +81,25 @@ func TestAnUncordonTakesBackACordonFromBefore(t *testing.T) {
 	}
 }
 
+// Whoever cordons a node whose drain an uncordon has ended means something else by it.
+func TestACordonAfterAnUncordonIsKept(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host := pool.Host(0)
+	guarded(t, c, ns, "web", host)
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "held by PDB "+ns+"/web")
+	uncordon(t, c, host)
+	operator.AwaitMessage(t, c, host, "uncordoned by somebody else")
+	setUnschedulable(t, c, host, true)
+	operator.Leave(t, c, host)
+	if node := operator.AwaitOut(t, c, host); !node.Spec.Unschedulable {
+		t.Error("leaving undid the cordon of somebody else")
+	}
+	operator.AwaitEvent(t, c, "Node", "", host, "MaintenanceLeft", "somebody else has cordoned it since")
+}
+
 func TestAnUncordonInMaintenanceIsToldOnceAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	c := drydock(t)

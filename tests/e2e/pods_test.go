@@ -162,6 +162,7 @@ func TestAPodThatIsTerminatingIsWaitedFor(t *testing.T) {
 	}
 	createPods(t, c, polite, dying, plainPod(ns, "other", host))
 	operator.Create(t, c.VM(ending, "vm").On(host).PinnedTo(pool).Strategy("ShutdownAndRestartAfterDisable"))
+	vmis := c.RecordVMI(t, ending, "vm")
 	if err := c.Kube.CoreV1().Namespaces().Delete(t.Context(), ending, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +184,13 @@ func TestAPodThatIsTerminatingIsWaitedFor(t *testing.T) {
 	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
 	operator.Leave(t, c, host)
 	operator.AwaitOut(t, c, host)
+	eventually(t, c, "the namespace is gone", func() bool {
+		_, err := c.Kube.CoreV1().Namespaces().Get(t.Context(), ending, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	if n := len(instances(vmis.Versions())); n != 1 {
+		t.Errorf("the VM of a namespace that is being deleted had %d instances", n)
+	}
 }
 
 // A pod that tolerates everything comes back to the node at once. That is noted, and

@@ -136,10 +136,15 @@ func (c *Controller) Reconsider() {
 		return
 	}
 	for _, node := range nodes {
-		if maintenance.Engaged(node) || c.wants(node) {
+		if c.concerned(node) {
 			c.enqueueNode(node.Name)
 		}
 	}
+}
+
+// concerned reports a node that is in maintenance or asks for it.
+func (c *Controller) concerned(node *corev1.Node) bool {
+	return maintenance.Engaged(node) || c.wants(node)
 }
 
 // Rest ceases to act; what is under way ends by itself.

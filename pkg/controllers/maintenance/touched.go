@@ -116,11 +116,11 @@ func (c *Controller) touchedByVM(obj any) {
 	}
 	if vmi, err := c.VMIs.Get(vm.Namespace, vm.Name); err == nil {
 		for _, node := range plan.NodesOf(vmi) {
-			c.enqueueIfEngaged(node)
+			c.enqueueIfConcerned(node)
 		}
 	}
 	if record, err := maintenance.VMRecordOf(vm); err == nil && record != nil {
-		c.enqueueIfEngaged(record.Node)
+		c.enqueueIfConcerned(record.Node)
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *Controller) touchedByVMI(obj any) {
 		return
 	}
 	for _, node := range plan.NodesOf(vmi) {
-		c.enqueueIfEngaged(node)
+		c.enqueueIfConcerned(node)
 	}
 	// The VM of the same name may be one that waits for its VMI to be gone, or to be
 	// there again. VMs without a record are looked at for a moment only.
@@ -142,7 +142,7 @@ func (c *Controller) touchedByPod(obj any) {
 	if !ok || !c.leading.Load() {
 		return
 	}
-	c.enqueueIfEngaged(pod.Spec.NodeName)
+	c.enqueueIfConcerned(pod.Spec.NodeName)
 	// The target of a migration concerns the node that the VMI is to leave, be it one that
 	// no node takes, or one that has ended.
 	name := plan.VMIOf(pod)
@@ -151,7 +151,7 @@ func (c *Controller) touchedByPod(obj any) {
 	}
 	if vmi, err := c.VMIs.Get(pod.Namespace, name); err == nil {
 		for _, node := range plan.NodesOf(vmi) {
-			c.enqueueIfEngaged(node)
+			c.enqueueIfConcerned(node)
 		}
 	}
 }
@@ -164,11 +164,11 @@ func (c *Controller) touchedByBudget(obj any) {
 	}
 }
 
-func (c *Controller) enqueueIfEngaged(name string) {
+func (c *Controller) enqueueIfConcerned(name string) {
 	if name == "" {
 		return
 	}
-	if node, err := c.Nodes.Cache().Get(name); err == nil && maintenance.Engaged(node) {
+	if node, err := c.Nodes.Cache().Get(name); err == nil && c.concerned(node) {
 		c.enqueueNode(name)
 	}
 }
