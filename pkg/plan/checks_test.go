@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 )
@@ -247,5 +249,42 @@ func TestAVMOfAnotherDrainingNodeIsNotStranded(t *testing.T) {
 	snapshot.Draining = w.snapshot("w1").Instances
 	if findings, _, err := Check(snapshot, false); err != nil || len(refusals(findings)) > 0 {
 		t.Errorf("with another place for it: found %+v, %v", findings, err)
+	}
+}
+
+// What is stopped on its own node, or ends there, needs no place on this one.
+func TestOnlyAVMThatMovesIsStranded(t *testing.T) {
+	label := func(strategy string) func(*Instance) {
+		return func(i *Instance) { i.VM.Labels[maintenance.LabelStrategy] = strategy }
+	}
+	for name, test := range map[string]struct {
+		change  func(*Instance)
+		refused bool
+	}{
+		"it is moved":                                    {change: label("Migrate"), refused: true},
+		"its label has it shut down":                     {change: label("ShutdownAndRestartAfterEnable")},
+		"its template allows an interruption":            {change: template(kubevirtv1.EvictionStrategyNone)},
+		"only the cluster's default allows one":          {change: effective(kubevirtv1.EvictionStrategyNone), refused: true},
+		"its template allows one where it cannot move":   {change: template(kubevirtv1.EvictionStrategyLiveMigrateIfPossible), refused: true},
+		"it has no VM":                                   {change: func(i *Instance) { i.VMI.Spec.NodeSelector = i.VM.Spec.Template.Spec.NodeSelector; bare(i) }, refused: true},
+		"it has ended":                                   {change: func(i *Instance) { i.VMI.Status.Phase = kubevirtv1.Succeeded }},
+		"it is being shut down, which takes a while yet": {change: func(i *Instance) { i.VMI.DeletionTimestamp = &metav1.Time{} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(3, 2, false)
+			w.addVM("a", "w1", "", "Always").Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "w2"}
+			w.nodes["w2"].Labels[corev1.LabelHostname] = "w2"
+			draining(w)
+			s := w.snapshot("w2")
+			s.Draining, s.Config.PossibleIsConsent = w.snapshot("w1").Instances, true
+			test.change(&s.Draining[0])
+			findings, _, err := Check(s, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(Refusal(findings), "VM ns/a is leaving node w1"); got != test.refused || len(findings) > 1 {
+				t.Errorf("refused is %t, want %t: %+v", got, test.refused, findings)
+			}
+		})
 	}
 }

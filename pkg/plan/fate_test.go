@@ -205,3 +205,56 @@ func TestAMigrationEndsBeforeAStop(t *testing.T) {
 		t.Error(w.violations)
 	}
 }
+
+// Old stored objects may say neither whether they run nor how: such a VM is stopped, and
+// its VMI is about to end.
+func TestAVMThatSaysNothingOfRunningIsShuttingDown(t *testing.T) {
+	for _, strategy := range []string{"", "Shutdown", "ShutdownAndRestartAfterEnable", "ShutdownAndRestartAfterDisable"} {
+		for _, force := range []bool{false, true} {
+			_, s := underRecord(maintenance.NodeRecord{Forced: force})
+			i := &s.Instances[0]
+			i.VM.Labels[maintenance.LabelStrategy], i.VM.Spec.RunStrategy, i.VM.Spec.Running = strategy, nil, nil
+			p, err := Decide(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f := p.VMs[0]; f.Verdict != Await || f.Progress != ShuttingDown || len(p.Actions) > 0 {
+				t.Errorf("%q, force %t: the verdict is %s, it is %s, and %v is done", strategy, force, f.Verdict, f.Progress, p.Actions)
+			}
+		}
+	}
+}
+
+// Force is right for a VMI without a VM only if what it does there was said before.
+func TestAVMIWithoutAVMThatBlocksSaysWhatForceDoes(t *testing.T) {
+	const blocked = "cannot be live-migrated: HostDeviceNotLiveMigratable: a host device"
+	yes := true
+	for name, test := range map[string]struct {
+		change func(*Instance)
+		want   string
+		remedy bool
+	}{
+		"nobody's": {change: bare, want: "VMI ns/a " + blocked + " and belongs to no VM: it would be lost; force deletes it"},
+		"a replica set's": {change: func(i *Instance) {
+			bare(i)
+			i.VMI.OwnerReferences = []metav1.OwnerReference{{Kind: "Backup", Name: "nightly"}, {Kind: "VirtualMachineInstanceReplicaSet", Name: "farm", Controller: &yes}}
+		}, want: "VMI ns/a " + blocked + " and belongs to no VM: it will be re-created elsewhere by VirtualMachineInstanceReplicaSet farm; force deletes it"},
+		"a VM's that cannot be found": {change: func(i *Instance) { i.VM, i.OwnerUnknown = nil, true }, want: "VMI ns/a " + blocked + ", and the VM that owns it cannot be found"},
+		"a VM's":                      {change: func(*Instance) {}, want: "VM ns/a " + blocked, remedy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(3, 2, false)
+			w.addVM("a", "w1", "", kubevirtv1.RunStrategyAlways)
+			s := w.snapshot("w1")
+			notMigratable(&s.Instances[0])
+			test.change(&s.Instances[0])
+			findings, _, err := Check(s, false)
+			if err != nil || len(findings) != 1 {
+				t.Fatalf("found %+v, %v, want one finding", findings, err)
+			}
+			if f := findings[0]; f.Message != test.want || (f.Remedy != "") != test.remedy {
+				t.Errorf("it says %q with the remedy %q, want %q", f.Message, f.Remedy, test.want)
+			}
+		})
+	}
+}

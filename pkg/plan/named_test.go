@@ -21,6 +21,15 @@ func draining(w *world) *corev1.Node {
 	return node
 }
 
+// off is a VM that this maintenance of w1 has stopped.
+func off(w *world, name, strategy string, record maintenance.VMRecord) *kubevirtv1.VirtualMachine {
+	vm := w.addVM(name, "w1", strategy, kubevirtv1.RunStrategyHalted)
+	delete(w.vmis, name)
+	record.ID, record.VM, record.Node, record.NodeUID, record.RunStrategy = "id", vm.UID, "w1", w.nodes["w1"].UID, "Always"
+	vm.Annotations[maintenance.AnnotationMarker], vm.Annotations[maintenance.AnnotationVMRecord] = "w1", record.Encode()
+	return vm
+}
+
 // Whatever a drain waits for is named: each VM once, and each pod.
 func TestWhatIsLeftIsNamed(t *testing.T) {
 	w := cluster(3, 1, false)
@@ -122,12 +131,8 @@ func TestAVMWhoseStartIsHeldIsInTheReport(t *testing.T) {
 		"not started yet: ns/a (its start is asked for)":           func(*kubevirtv1.VirtualMachine) {},
 	} {
 		w := cluster(3, 1, false)
-		node := draining(w)
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: maintenance.ConditionType, Status: corev1.ConditionTrue, Reason: string(maintenance.PhaseEvacuating)})
-		vm := w.addVM("a", "w1", "ShutdownAndRestartAfterEnable", kubevirtv1.RunStrategyHalted)
-		delete(w.vmis, "a")
-		record := &maintenance.VMRecord{ID: "id", VM: vm.UID, Node: "w1", NodeUID: node.UID, Restart: maintenance.RestartAfterEnable, Source: maintenance.SourceLabel, RunStrategy: "Always"}
-		vm.Annotations[maintenance.AnnotationMarker], vm.Annotations[maintenance.AnnotationVMRecord] = "w1", record.Encode()
+		showing(draining(w), maintenance.PhaseEvacuating, "")
+		vm := off(w, "a", "ShutdownAndRestartAfterEnable", maintenance.VMRecord{Restart: maintenance.RestartAfterEnable, Source: maintenance.SourceLabel})
 		change(vm)
 		p, err := Decide(w.snapshot("w1"))
 		if err != nil {
@@ -136,5 +141,64 @@ func TestAVMWhoseStartIsHeldIsInTheReport(t *testing.T) {
 		if p.Face.Phase != maintenance.PhaseCompleted || !strings.Contains(p.Face.Message, want) {
 			t.Errorf("it says %s: %q, want %q", p.Face.Phase, p.Face.Message, want)
 		}
+	}
+}
+
+// A paused guest is moved as it is. That it is paused is said wherever it stands: its owner
+// may have forgotten.
+func TestAPausedVMIsNamedAsPaused(t *testing.T) {
+	for name, test := range map[string]struct {
+		slots Slots
+		want  string
+	}{
+		"on its way":         {want: "1 of 1 VMs left: 1 migrating; ns/a is paused"},
+		"waiting for a slot": {slots: Slots{Node: 2}, want: "1 of 1 VMs left: 1 waiting; ns/a (paused) is waiting for a migration slot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, s := underRecord(maintenance.NodeRecord{})
+			i := &s.Instances[0]
+			i.VMI.Status.Conditions = append(i.VMI.Status.Conditions, kubevirtv1.VirtualMachineInstanceCondition{Type: kubevirtv1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue})
+			s.Migrations = test.slots
+			p, err := Decide(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Face.Message != test.want || !p.Face.Progress.VMs[0].Paused {
+				t.Errorf("it says %q, want %q; the report has %+v", p.Face.Message, test.want, p.Face.Progress.VMs)
+			}
+		})
+	}
+}
+
+// An owner who chose another end for a VM must see that force took it: in what the node
+// says, in its report, and in the VM's own event.
+func TestAVMThatForceStoppedIsToldApart(t *testing.T) {
+	const never = maintenance.RestartNever
+	w := cluster(3, 1, false)
+	showing(draining(w), maintenance.PhaseEvacuating, "")
+	off(w, "a", "Migrate", maintenance.VMRecord{Restart: never, Source: maintenance.SourceForce})
+	off(w, "b", "Shutdown", maintenance.VMRecord{Restart: never, Source: maintenance.SourceLabel})
+	off(w, "c", "ShutdownAndRestartAfterEnable", maintenance.VMRecord{Restart: never, Source: maintenance.SourceForce})
+	off(w, "d", "ShutdownAndRestartAfterDisable", maintenance.VMRecord{Restart: maintenance.RestartAfterDisable, Source: maintenance.SourceLabel})
+	p, err := Decide(w.snapshot("w1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "the node is empty and may be rebooted; started on leaving: ns/d; off until somebody starts them: ns/b; stopped by force, off until somebody starts them: ns/a, ns/c"
+	if p.Face.Message != want {
+		t.Errorf("it says\n%s\nwant\n%s", p.Face.Message, want)
+	}
+	for _, vm := range p.Face.Progress.Off {
+		forced := vm.Name == "a" || vm.Name == "c"
+		if (vm.Source == maintenance.SourceForce) != forced {
+			t.Errorf("the report has %+v", vm)
+		}
+		told := Stopping(Halt{VM: w.vms[vm.Name], Record: &maintenance.VMRecord{Node: "w1", Restart: vm.Restart, Source: vm.Source}}).Message
+		if strings.HasPrefix(told, "stopped by force for maintenance of node w1; it stays off") != forced || strings.HasPrefix(told, "stopped for maintenance of node w1; ") == forced {
+			t.Errorf("the owner of ns/%s hears %q", vm.Name, told)
+		}
+	}
+	if got := len(p.Face.Progress.Off); got != 4 {
+		t.Errorf("the report has %d VMs that are off, want 4", got)
 	}
 }

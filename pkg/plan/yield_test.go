@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -79,5 +80,106 @@ func TestAVMThatSteppedBackIsNamedWithItsReason(t *testing.T) {
 		if !strings.Contains(p.Face.Message, "ns/a had no target: Insufficient memory") {
 			t.Errorf("slots free %t: the message is %q", free, p.Face.Message)
 		}
+	}
+}
+
+// VMs that were tried in vain come last: first, they would take the same slots again while
+// the others wait behind them.
+func TestVMsThatWereTriedInVainComeLast(t *testing.T) {
+	evicted := func(w *world, s *Snapshot, name string) {
+		s.Attempts["pod-"+w.vmis[name].UID] = Attempt{Count: 1, Last: w.now.Add(-time.Hour), Code: 429}
+	}
+	failed := func(_ *world, s *Snapshot, name string) {
+		for n := range s.Instances {
+			if i := &s.Instances[n]; i.VMI.Name == name {
+				i.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{{
+					ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(s.Now.Add(-time.Hour)), Annotations: map[string]string{kubevirtv1.EvacuationMigrationAnnotation: "w1"}},
+					Status:     kubevirtv1.VirtualMachineInstanceMigrationStatus{Phase: kubevirtv1.MigrationFailed},
+				}}
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*world, *Snapshot, string)
+		of     []string
+		want   string
+	}{
+		"none was tried":               {want: "4 of 4 VMs left: 2 migrating (ns/a, ns/b), 2 waiting (ns/c, ns/d)"},
+		"two did not leave":            {change: evicted, of: []string{"a", "b"}, want: "4 of 4 VMs left: 2 migrating (ns/c, ns/d), 2 waiting (ns/a, ns/b)"},
+		"the migrations of two failed": {change: failed, of: []string{"a", "b"}, want: "2 migrating (ns/c, ns/d)"},
+		"that of the second failed":    {change: failed, of: []string{"b"}, want: "2 migrating (ns/a, ns/c)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(3, 1, false)
+			node := draining(w)
+			node.Annotations[maintenance.AnnotationNodeRecord] = (&maintenance.NodeRecord{ID: "id", Cordoned: true, Started: metav1.NewTime(w.now.Add(-2 * time.Hour))}).Encode()
+			for _, vm := range []string{"a", "b", "c", "d"} {
+				w.addVM(vm, "w1", "", kubevirtv1.RunStrategyAlways)
+			}
+			s := w.snapshot("w1")
+			for _, vm := range test.of {
+				test.change(w, s, vm)
+			}
+			p, err := Decide(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(p.Face.Message, test.want) {
+				t.Errorf("it says %q, want %q", p.Face.Message, test.want)
+			}
+		})
+	}
+}
+
+// A move that gets nowhere gives its slot to those that wait for one, unless somebody else
+// has asked for it before the drain: that is not Drydock's to take back.
+func TestAMoveThatGetsNowhereStepsBackUnlessItIsAnothers(t *testing.T) {
+	begun := metav1.NewTime(newWorld().now)
+	migration := func(i *Instance, phase kubevirtv1.VirtualMachineInstanceMigrationPhase) {
+		i.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{{
+			ObjectMeta: metav1.ObjectMeta{Name: "m", CreationTimestamp: begun, Annotations: map[string]string{kubevirtv1.EvacuationMigrationAnnotation: "w1"}},
+			Status:     kubevirtv1.VirtualMachineInstanceMigrationStatus{Phase: phase},
+		}}
+	}
+	failed := func(i *Instance) { migration(i, kubevirtv1.MigrationFailed) }
+	stuck := func(i *Instance) {
+		migration(i, kubevirtv1.MigrationScheduling)
+		i.Targets = []*corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}}}}
+	}
+	for name, test := range map[string]struct {
+		change             func(*Instance)
+		before, alone      bool // the mark is older than the drain, no other VM waits
+		withdrawn, deleted int
+	}{
+		"its migration failed":                            {change: failed, withdrawn: 1},
+		"its target finds no node":                        {change: stuck, withdrawn: 1, deleted: 1},
+		"its migration failed, and nobody waits":          {change: failed, alone: true},
+		"its target finds no node, and nobody waits":      {change: stuck, alone: true},
+		"its migration failed, which another asked for":   {change: failed, before: true},
+		"its target finds no node, and another asked it":  {change: stuck, before: true},
+		"it is on its way, and there is nothing wrong":    {change: func(i *Instance) { migration(i, kubevirtv1.MigrationRunning) }},
+		"it is marked, and its migration is yet to begin": {change: func(*Instance) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			record := maintenance.NodeRecord{}
+			if test.before {
+				record.MarkedBefore = []types.UID{"uid-of-a"}
+			}
+			w, _ := underRecord(record)
+			w.vmis["a"].UID, w.vmis["a"].Status.EvacuationNodeName = "uid-of-a", "w1"
+			if !test.alone {
+				w.addVM("b", "w1", "", kubevirtv1.RunStrategyAlways)
+			}
+			s := w.snapshot("w1")
+			s.Migrations = Slots{Node: 2, Cluster: 2}
+			test.change(&s.Instances[0])
+			p, err := Decide(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if act[Withdraw](p) != test.withdrawn || act[DeleteMigration](p) != test.deleted || act[Evict](p) > 0 {
+				t.Errorf("it does %v, want %d marks and %d migrations taken back", p.Actions, test.withdrawn, test.deleted)
+			}
+		})
 	}
 }
