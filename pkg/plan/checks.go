@@ -167,12 +167,24 @@ func (s *situation) strand() []Finding {
 		if i.VM != nil {
 			strategy, _, _ = maintenance.StrategyOf(i.VM.Labels)
 		}
-		stops := strategy.Stops() || s.consents(i, false)
+		stops := strategy.Stops() || (s.consents(i, false) && !s.forcedOn(i.VMI.Status.NodeName))
 		if rule := s.placement(i); !stops && !i.VMI.IsFinal() && i.VMI.DeletionTimestamp == nil && rule.hosts(s.Node) && !s.anyHosts(rule) {
 			findings = append(findings, Finding{Check: CheckVMs, Warning: s.forced, Message: fmt.Sprintf("VM %s is leaving node %s, which is being drained, and could go nowhere but here", i.Key(), i.VMI.Status.NodeName)})
 		}
 	}
 	return findings
+}
+
+// forcedOn reports that another node's maintenance is forced, under which consent does not
+// stop a VM that can move.
+func (s *situation) forcedOn(name string) bool {
+	for _, node := range s.Nodes {
+		if node.Name == name {
+			record, err := maintenance.NodeRecordOf(node)
+			return err == nil && record != nil && record.Forced
+		}
+	}
+	return false
 }
 
 // checkCapacity warns when the requests of the VMs that would move, and of those on

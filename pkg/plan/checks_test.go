@@ -259,11 +259,13 @@ func TestOnlyAVMThatMovesIsStranded(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change  func(*Instance)
+		forced  bool // on the node that it leaves
 		refused bool
 	}{
 		"it is moved":                                    {change: label("Migrate"), refused: true},
 		"its label has it shut down":                     {change: label("ShutdownAndRestartAfterEnable")},
 		"its template allows an interruption":            {change: template(kubevirtv1.EvictionStrategyNone)},
+		"force has it moved nevertheless":                {change: template(kubevirtv1.EvictionStrategyNone), forced: true, refused: true},
 		"only the cluster's default allows one":          {change: effective(kubevirtv1.EvictionStrategyNone), refused: true},
 		"its template allows one where it cannot move":   {change: template(kubevirtv1.EvictionStrategyLiveMigrateIfPossible), refused: true},
 		"it has no VM":                                   {change: func(i *Instance) { i.VMI.Spec.NodeSelector = i.VM.Spec.Template.Spec.NodeSelector; bare(i) }, refused: true},
@@ -274,7 +276,8 @@ func TestOnlyAVMThatMovesIsStranded(t *testing.T) {
 			w := cluster(3, 2, false)
 			w.addVM("a", "w1", "", "Always").Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "w2"}
 			w.nodes["w2"].Labels[corev1.LabelHostname] = "w2"
-			draining(w)
+			leaving := draining(w)
+			leaving.Annotations[maintenance.AnnotationNodeRecord] = (&maintenance.NodeRecord{ID: "id", Cordoned: true, Forced: test.forced}).Encode()
 			s := w.snapshot("w2")
 			s.Draining, s.Config.PossibleIsConsent = w.snapshot("w1").Instances, true
 			test.change(&s.Draining[0])

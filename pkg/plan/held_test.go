@@ -39,11 +39,14 @@ func TestAPodThatABudgetHoldsIsNamedWithWhatHasToChange(t *testing.T) {
 	}{
 		"another pod has to become healthy": {want: "held by PDB ns/keep"},
 		"nobody has counted its pods yet": {change: changes{func(_ *Pod, budget *policyv1.PodDisruptionBudget) {
-			budget.Status = policyv1.PodDisruptionBudgetStatus{}
+			budget.Generation, budget.Status = 1, policyv1.PodDisruptionBudgetStatus{}
 		}}, want: "held by PDB ns/keep"},
+		"no pod counts for it": {change: changes{func(_ *Pod, budget *policyv1.PodDisruptionBudget) {
+			budget.Status = policyv1.PodDisruptionBudgetStatus{}
+		}}, want: "held by PDB ns/keep: it cannot count its pods"},
 		"all pods are to be healthy":                   {change: changes{never}, want: "held by PDB ns/keep: it never allows an eviction"},
-		"its pods belong to nobody":                    {change: changes{uncounted}, want: "held by PDB ns/keep: it cannot count its pods, found no controllers for pod web"},
-		"its pods belong to nobody, and it is unready": {change: changes{uncounted, unready}, want: "held by PDB ns/keep: it cannot count its pods, found no controllers for pod web"},
+		"its pods belong to nobody":                    {change: changes{uncounted}, want: "held by PDB ns/keep: it cannot count its pods"},
+		"its pods belong to nobody, and it is unready": {change: changes{uncounted, unready}, want: "held by PDB ns/keep: it cannot count its pods"},
 		"it is unready, and too few are healthy":       {change: changes{unready, short}, want: "held by PDB ns/keep: the pod is not Ready and counts against it"},
 		"it is unready, and all are to be healthy":     {change: changes{unready, never}, want: "held by PDB ns/keep: the pod is not Ready and counts against it"},
 		"Longhorn's policy is behind it": {change: changes{never, func(pod *Pod, _ *policyv1.PodDisruptionBudget) { pod.Policy = "the last replica of v" }},

@@ -29,7 +29,12 @@ func (s *situation) halted(p *Plan, face *Face) {
 		s.withdraw(p)
 		face.Message = fmt.Sprintf("uncordoned by somebody else; %s; %s", left, next)
 	default:
-		face.Message = fmt.Sprintf("timed out after %s; %s; %s", s.Config.DrainTimeout, left, next)
+		after := ""
+		if limit := s.Config.DrainTimeout; limit > 0 {
+			// Else it was another manager's, whose limit is not known any more.
+			after = " after " + limit.String()
+		}
+		face.Message = fmt.Sprintf("timed out%s; %s; %s", after, left, next)
 	}
 	face.Message += s.offSentence(Lasts)
 	p.Face = face
