@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,12 +47,18 @@ func TestAManagerKilledWhileItCopiesLabelsFinishesTheJob(t *testing.T) {
 			}
 			killed := make(chan struct{})
 			var once sync.Once
+			var dying atomic.Bool
 			p.set(func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+				if dying.Load() {
+					// It may see what it wrote before it is dead.
+					hangUp()
+				}
 				if !strings.Contains(r.URL.Path, kill.at) || r.Method != http.MethodPatch {
 					forward.ServeHTTP(w, r)
 					return
 				}
 				once.Do(func() {
+					dying.Store(true)
 					if kill.forwarded {
 						forward.ServeHTTP(httptest.NewRecorder(), r)
 					}

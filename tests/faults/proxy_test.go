@@ -37,6 +37,8 @@ type proxy struct {
 	mu     sync.Mutex
 	meddle func(w http.ResponseWriter, r *http.Request, forward http.Handler)
 	writes int
+	// late, where it is set, keeps what a watch of VMIs brings until it is closed.
+	late chan struct{}
 }
 
 func newProxy(t *testing.T, c *cluster.Cluster) *proxy {
@@ -76,6 +78,9 @@ func newProxy(t *testing.T, c *cluster.Cluster) *proxy {
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") == "true" && strings.HasSuffix(r.URL.Path, "/virtualmachineinstances") {
+		w = lateWriter{w, r, p}
+	}
 	if r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/events") || strings.Contains(r.URL.Path, "/events/") || strings.Contains(r.URL.Path, "/leases/drydock") && !strings.Contains(r.URL.Path, "admission") {
 		p.forward.ServeHTTP(w, r)
 		return
@@ -97,6 +102,38 @@ func (p *proxy) set(meddle func(w http.ResponseWriter, r *http.Request, forward 
 	defer p.mu.Unlock()
 	p.meddle = meddle
 }
+
+// delay keeps the news of VMIs from the manager until the returned function is called.
+func (p *proxy) delay() (deliver func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	late := make(chan struct{})
+	p.late = late
+	return sync.OnceFunc(func() { close(late) })
+}
+
+// lateWriter writes what a watch brings.
+type lateWriter struct {
+	http.ResponseWriter
+	request *http.Request
+	proxy   *proxy
+}
+
+func (l lateWriter) Write(body []byte) (int, error) {
+	l.proxy.mu.Lock()
+	late := l.proxy.late
+	l.proxy.mu.Unlock()
+	if late != nil {
+		select {
+		case <-late:
+		case <-l.request.Context().Done():
+		}
+	}
+	return l.ResponseWriter.Write(body)
+}
+
+// Unwrap lets the ReverseProxy flush.
+func (l lateWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
 func (p *proxy) count() int {
 	p.mu.Lock()
