@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -35,6 +36,20 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 		t.Errorf("%d links were found: that is not all of them", checked)
 	}
 	t.Logf("%d links", checked)
+}
+
+// A decision that nothing leads to is made a second time.
+func TestEveryDecisionIsListed(t *testing.T) {
+	decisions, err := filepath.Glob(filepath.Join(root(t), "docs", "adr", "*.md"))
+	if err != nil || len(decisions) < 10 {
+		t.Fatalf("%d decisions (%v): that is not all of them", len(decisions), err)
+	}
+	list := strings.Join(slices.Collect(maps.Values(read(t, "docs/architecture.md").prose)), "")
+	for _, name := range decisions {
+		if !strings.Contains(list, "(adr/"+filepath.Base(name)+")") {
+			t.Errorf("docs/architecture.md does not list %s", filepath.Base(name))
+		}
+	}
 }
 
 // follow returns what is wrong with a link of a document, "" when nothing is.
