@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -146,8 +147,9 @@ func (s *situation) dispatch(p *Plan, queue []*Fate) {
 			continue
 		}
 		if free <= 0 && f.Means != ByExternal {
+			why := cmp.Or(s.attempt(i).Withdrawn, f.Detail)
 			f.Detail = waitingForSlot
-			if why := s.attempt(i).Withdrawn; why != "" {
+			if why != "" {
 				f.Detail = why + "; it " + waitingForSlot
 			}
 			waiting++

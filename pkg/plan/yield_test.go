@@ -107,7 +107,7 @@ func TestVMsThatWereTriedInVainComeLast(t *testing.T) {
 		"none was tried":               {want: "4 of 4 VMs left: 2 migrating (ns/a, ns/b), 2 waiting (ns/c, ns/d)"},
 		"two did not leave":            {change: evicted, of: []string{"a", "b"}, want: "4 of 4 VMs left: 2 migrating (ns/c, ns/d), 2 waiting (ns/a, ns/b)"},
 		"the migrations of two failed": {change: failed, of: []string{"a", "b"}, want: "2 migrating (ns/c, ns/d)"},
-		"that of the second failed":    {change: failed, of: []string{"b"}, want: "2 migrating (ns/a, ns/c)"},
+		"that of the second failed":    {change: failed, of: []string{"b"}, want: "2 migrating (ns/a, ns/c), 2 waiting (ns/d); ns/b migration failed 1 time: no reason given; it is waiting for a migration slot"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := cluster(3, 1, false)
