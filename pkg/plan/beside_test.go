@@ -107,26 +107,55 @@ func TestBesideHarvester(t *testing.T) {
 	}
 }
 
-// Harvester's handler restores the run strategy, which starts no Manual VM.
-func TestAVMThatHarvesterBringsBackIsStarted(t *testing.T) {
-	w := cluster(3, 1, false)
-	vm := w.addVM("a", "w1", "ShutdownAndRestartAfterDisable", kubevirtv1.RunStrategyManual)
-	ask(w)
-	w.pass("w1")
-	record, err := maintenance.VMRecordOf(vm)
-	if err != nil || record == nil {
-		t.Fatalf("the VM was not stopped: %v", err)
+// Somebody who takes a VM out of Halted starts it only once a new VMI is there. KubeVirt
+// lets RerunOnFailure be when it is written while the old guest shuts down, and Manual at
+// any time.
+func TestAVMThatIsTakenOutOfHaltedIsFollowedUntilItRuns(t *testing.T) {
+	old := func(uid types.UID, leaving bool) func(*StoppedVM) {
+		return func(v *StoppedVM) {
+			v.VMI = &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+			if leaving {
+				v.VMI.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			}
+		}
 	}
-	manual := kubevirtv1.RunStrategyManual
-	vm.Spec.RunStrategy, vm.Status.RunStrategy = &manual, manual
-	snapshot := w.snapshot("w1")
-	stopped := &StoppedVM{VM: vm, Record: record}
-	if p, err := DecideVM(snapshot, stopped); err != nil || act[Forget](&Plan{Actions: p.Actions}) != 1 {
-		t.Errorf("with its marker it was started by a person, and is left to them: %+v, %v", p, err)
-	}
-	delete(vm.Annotations, maintenance.AnnotationMarker)
-	if p, err := DecideVM(snapshot, stopped); err != nil || act[CallStart](&Plan{Actions: p.Actions}) != 1 {
-		t.Errorf("without its marker it is Harvester's to restore and Drydock's to start: %+v, %v", p, err)
+	off := func(v *StoppedVM) { v.Record.Restart = maintenance.RestartNever }
+	unseen := func(v *StoppedVM) { v.VM.Status.RunStrategy = kubevirtv1.RunStrategyHalted }
+	for name, test := range map[string]struct {
+		run           kubevirtv1.VirtualMachineRunStrategy
+		change        []func(*StoppedVM)
+		left          bool
+		starts, stays bool // else it is forgotten
+	}{
+		"it runs anew":                                 {run: "RerunOnFailure", change: []func(*StoppedVM){old("new", false)}},
+		"it was never shut down":                       {run: "RerunOnFailure", change: []func(*StoppedVM){old("old", false)}},
+		"KubeVirt has yet to see it":                   {run: "RerunOnFailure", change: []func(*StoppedVM){old("old", false), unseen}, stays: true},
+		"its old guest shuts down":                     {run: "RerunOnFailure", change: []func(*StoppedVM){old("old", true)}, stays: true},
+		"its old guest is gone":                        {run: "RerunOnFailure", starts: true},
+		"KubeVirt starts it by itself":                 {run: "Always", stays: true},
+		"that starts no Manual VM":                     {run: "Manual", stays: true},
+		"that starts no Manual VM that is to stay off": {run: "Manual", change: []func(*StoppedVM){off}, stays: true},
+		"left, a Manual VM is to run again":            {run: "Manual", left: true, starts: true},
+		"left, a Manual VM stays off that was to":      {run: "Manual", change: []func(*StoppedVM){off}, left: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(3, 1, false)
+			node := ask(w)
+			vm := w.addVM("a", "w1", "ShutdownAndRestartAfterDisable", test.run)
+			vm.Status.RunStrategy = test.run
+			v := &StoppedVM{VM: vm, Record: &maintenance.VMRecord{ID: recordOf(t, node).ID, Node: "w1", NodeUID: node.UID, Restart: maintenance.RestartAfterDisable, Source: maintenance.SourceLabel, Stopped: "old"}}
+			for _, change := range test.change {
+				change(v)
+			}
+			if test.left {
+				v.Record.ID = "an earlier one"
+			}
+			p, err := DecideVM(w.snapshot("w1"), v)
+			plan := &Plan{Actions: p.Actions}
+			if err != nil || (act[CallStart](plan) == 1) != test.starts || (act[Forget](plan) == 0) != (test.starts || test.stays) {
+				t.Errorf("want it started: %t, kept: %t; the plan is %+v, %v", test.starts, test.stays, p, err)
+			}
+		})
 	}
 }
 
@@ -173,7 +202,7 @@ func TestWhoStartedAVMThroughARequestIsToldApart(t *testing.T) {
 		"served, and the old VMI still shows":       {change: []func(*StoppedVM){vmi("old", nil)}},
 		"served":                                    {change: []func(*StoppedVM){vmi("new", nil)}, halts: true},
 		"served, of a VM that always starts paused": {change: []func(*StoppedVM){template, vmi("new", &paused)}, halts: true},
-		"paused":             {change: []func(*StoppedVM){request(map[string]string{kubevirtv1.StartRequestDataPausedKey: kubevirtv1.StartRequestDataPausedTrue})}, forgot: true},
+		"paused":             {change: []func(*StoppedVM){request(map[string]string{kubevirtv1.StartRequestDataPausedKey: kubevirtv1.StartRequestDataPausedTrue})}},
 		"paused, and served": {change: []func(*StoppedVM){vmi("new", &paused)}, forgot: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +220,7 @@ func TestWhoStartedAVMThroughARequestIsToldApart(t *testing.T) {
 			if err != nil || (act[Halt](plan) == 1) != test.halts || (act[Forget](plan) == 1) != test.forgot {
 				t.Errorf("want it halted again: %t, forgotten: %t; the plan is %+v, %v", test.halts, test.forgot, p, err)
 			}
-			if len(p.Actions) == 0 && p.Wake == 0 {
+			if len(p.Actions) == 0 && p.Wake == 0 && p.Waiting == "" {
 				t.Error("nothing is done, and it is not looked at again")
 			}
 		})

@@ -85,7 +85,7 @@ func (s *situation) decideVM(v *StoppedVM, standing Standing) VMPlan {
 	switch {
 	case v.VM.DeletionTimestamp != nil:
 		return VMPlan{}
-	case record.Starting, startedByHarvester(v):
+	case record.Starting:
 		return s.starting(v)
 	case !halted(v.VM) && restartedByKubeVirt(v.VM) && standing != Over && !startedPaused(v):
 		if len(v.VM.Status.StateChangeRequests) > 0 || v.VMI == nil || v.VMI.UID == record.Stopped {
@@ -96,7 +96,7 @@ func (s *situation) decideVM(v *StoppedVM, standing Standing) VMPlan {
 		// A start request left over from before the stop is not a user.
 		return VMPlan{Actions: []Action{Halt{VM: v.VM, Record: record}}}
 	case !halted(v.VM):
-		return forget(v, EventVMStarted, "was started by somebody else; Drydock leaves it alone")
+		return s.takenOut(v, standing)
 	case record.Restart != maintenance.RestartNever && v.VM.Annotations[maintenance.AnnotationMarker] == "":
 		return forget(v, EventVMStaysOff, fmt.Sprintf("stays off: its annotation %s was removed", maintenance.AnnotationMarker))
 	case s.Node == nil || s.Node.UID != record.NodeUID:
@@ -160,13 +160,30 @@ func restartedByKubeVirt(vm *kubevirtv1.VirtualMachine) bool {
 	return strings.HasPrefix(manager, "virt-controller")
 }
 
-// startedByHarvester reports that Harvester's own handler brings the VM back: it takes
-// the marker away in the write that restores the run strategy. Whoever else starts a VM
-// leaves the marker, or loses the record with it by the VM webhook. That handler starts
-// nothing more, so that a Manual VM still needs its start.
-func startedByHarvester(v *StoppedVM) bool {
-	_, marked := v.VM.Annotations[maintenance.AnnotationMarker]
-	return !marked && v.Record.Restart != maintenance.RestartNever && !halted(v.VM)
+// takenOut follows a VM that somebody else has taken out of Halted: a person, a tool that
+// writes its manifest back, Harvester's Disable handler. That alone starts nothing. While
+// the old guest shuts down, KubeVirt takes note of RerunOnFailure and does not start it
+// afterwards, and Manual never starts anything. Only a new VMI is a start.
+func (s *situation) takenOut(v *StoppedVM, standing Standing) VMPlan {
+	strategy := RunStrategyOf(v.VM)
+	switch {
+	case v.VMI != nil && v.VMI.UID != v.Record.Stopped:
+		return forget(v, EventVMStarted, "was started by somebody else; Drydock leaves it alone")
+	case v.VMI != nil && v.VMI.DeletionTimestamp == nil && !v.VMI.IsFinal() && v.VM.Status.RunStrategy == strategy:
+		return forget(v, EventVMStarted, "was started by somebody else before it was stopped; Drydock leaves it alone")
+	case v.VMI != nil:
+		return VMPlan{Waiting: "somebody else has asked for its start, and it is still shutting down"}
+	case strategy == kubevirtv1.RunStrategyManual && standing != Over:
+		// Nobody has asked for its start.
+		return VMPlan{}
+	case strategy == kubevirtv1.RunStrategyManual && RestartOf(v.VM, v.Record) == maintenance.RestartNever:
+		return VMPlan{Actions: []Action{Forget{VM: v.VM}}}
+	case strategy == kubevirtv1.RunStrategyManual, strategy == kubevirtv1.RunStrategyRerunOnFailure:
+		p := s.starting(v)
+		p.Stuck = p.Stuck && v.StartCalls > 0
+		return p
+	}
+	return VMPlan{Waiting: "somebody else has asked for its start, and KubeVirt has not started it yet"}
 }
 
 // startedPaused reports that a person asked for a paused start, which KubeVirt serves

@@ -10,9 +10,6 @@ import (
 // machineMutator completes VirtualMachines.
 type machineMutator struct {
 	virtController func(username string) bool
-	// besideHarvester: its Disable handler starts VMs as a person would, and starts no
-	// Manual VM for good. The record is kept, by which Drydock brings the VM to its end.
-	besideHarvester bool
 }
 
 func (m machineMutator) review(request *admissionv1.AdmissionRequest) (verdict, error) {
@@ -31,11 +28,7 @@ func (m machineMutator) complete(old, now *machine, byVirtController bool) []ope
 	}
 	operations := completeStrategy(now)
 	if old != nil && startedByHand(old, now, byVirtController) {
-		wait := []string{maintenance.AnnotationMarker}
-		if !m.besideHarvester {
-			wait = append(wait, maintenance.AnnotationVMRecord)
-		}
-		operations = append(operations, removeKeys(now.Annotations, []string{"metadata", "annotations"}, wait...)...)
+		operations = append(operations, removeKeys(now.Annotations, []string{"metadata", "annotations"}, maintenance.AnnotationMarker)...)
 	}
 	return operations
 }
@@ -65,9 +58,8 @@ func completeStrategy(vm *machine) []operation {
 
 // startedByHand reports that somebody starts a VM that waits for a maintenance. The wait
 // is over, also when the VM is stopped again before any controller has looked: its owner
-// has taken it into their own hands. A write that takes the marker off itself is
-// Harvester's way of starting a VM after maintenance, and its record is still needed
-// (pkg/plan, restart.go).
+// has taken it into their own hands. The record stays until the VM runs: not every such
+// write starts one (pkg/plan, restart.go).
 //
 // `virtctl start` and Harvester's front-end call KubeVirt's start subresource, which
 // patches the VM under virt-api's account. That account acts for a person always, so it

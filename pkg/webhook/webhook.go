@@ -55,7 +55,7 @@ func New(o Options) http.Handler {
 	noise := &rate.Sometimes{First: 5, Interval: time.Minute}
 	mux := http.NewServeMux()
 	for path, rule := range map[string]rule{
-		PathMutateVirtualMachines:   machineMutator{virtController: o.VirtController, besideHarvester: o.Words.Foreign != ""}.review,
+		PathMutateVirtualMachines:   machineMutator{virtController: o.VirtController}.review,
 		PathValidateVirtualMachines: validateMachine,
 		PathMutateLaunchers:         launcherMutator{homes: o.Homes, nodes: o.Nodes}.review,
 		PathMutateNodes:             nodeMutator{words: o.Words, account: o.Account}.review,

@@ -167,3 +167,42 @@ func TestAVMThatWasOffBeforeIsLeftAlone(t *testing.T) {
 		}
 	}
 }
+
+// A tool writes its manifest back while the guest shuts down. KubeVirt takes note of
+// RerunOnFailure then and does not start it afterwards, so that Drydock does; Manual asks
+// for no start, and the VM waits for leaving as before.
+func TestARunStrategyThatIsWrittenBackDuringTheShutdownIsObeyed(t *testing.T) {
+	t.Parallel()
+	c := drydock(t)
+	ns, pool := c.Namespace(t), c.Pool(t, 2)
+	host, other := pool.Host(0), pool.Host(1)
+	strategies := map[string]virtv1.VirtualMachineRunStrategy{"rerun": virtv1.RunStrategyRerunOnFailure, "manual": virtv1.RunStrategyManual}
+	for name, strategy := range strategies {
+		c.VM(ns, name).On(host).PinnedTo(pool).RunStrategy(strategy).Strategy("ShutdownAndRestartAfterDisable").
+			Annotate("sim.drydock.dev/shutdown-seconds", "never").
+			Change(func(vm *virtv1.VirtualMachine) { vm.Spec.Template.Spec.TerminationGracePeriodSeconds = seconds(600) }).Submit(t)
+		if strategy == virtv1.RunStrategyManual {
+			start(t, c, ns, name)
+		}
+	}
+	for name := range strategies {
+		c.AwaitVMI(t, ns, name, "the VM runs", cluster.IsRunning)
+	}
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "2 shutting down")
+	for name, strategy := range strategies {
+		c.AwaitVM(t, ns, name, "KubeVirt has seen the stop", func(vm *virtv1.VirtualMachine) bool { return vm.Status.RunStrategy == virtv1.RunStrategyHalted })
+		setRunStrategy(t, c, ns, name, strategy)
+		c.AwaitVM(t, ns, name, "KubeVirt has seen it taken back", func(vm *virtv1.VirtualMachine) bool { return vm.Status.RunStrategy == strategy })
+		operator.AnnotateVMI(t, c, ns, name, map[string]string{"sim.drydock.dev/shutdown-seconds": "0"})
+	}
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.AwaitRunningOn(t, c, ns, "rerun", other)
+	operator.AwaitForgotten(t, c, ns, "rerun")
+	c.AwaitNoVMI(t, ns, "manual")
+	operator.AwaitMessage(t, c, host, "started on leaving: "+ns+"/manual")
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	operator.AwaitRunningOn(t, c, ns, "manual", host, other)
+	operator.AwaitForgotten(t, c, ns, "manual")
+}
