@@ -27,7 +27,7 @@ type Nodes interface {
 
 // Machines stops, starts and forgets VMs.
 type Machines interface {
-	Halt(ctx context.Context, vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) error
+	Halt(ctx context.Context, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance, record *maintenance.VMRecord) error
 	Start(ctx context.Context, vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) error
 	Forget(ctx context.Context, vm *kubevirtv1.VirtualMachine) error
 }

@@ -49,7 +49,7 @@ func (e *Executor) deleteVMI(ctx context.Context, a plan.DeleteVMI) error {
 }
 
 func (e *Executor) halt(ctx context.Context, a plan.Halt) error {
-	if err := e.machines.Halt(ctx, a.VM, a.Record); err != nil {
+	if err := e.machines.Halt(ctx, a.VM, a.VMI, a.Record); err != nil {
 		return err
 	}
 	if a.Record.Source == maintenance.SourceForce {

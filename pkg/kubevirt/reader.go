@@ -104,8 +104,7 @@ func (r *Reader) Instances(node string) ([]plan.Instance, error) {
 }
 
 func targets(vmi *kubevirtv1.VirtualMachineInstance, node string) bool {
-	state := vmi.Status.MigrationState
-	return state != nil && !state.Completed && !state.Failed && state.TargetNode == node
+	return plan.Migrates(vmi) && vmi.Status.MigrationState.TargetNode == node
 }
 
 func (r *Reader) instance(vmi *kubevirtv1.VirtualMachineInstance, node string) (plan.Instance, error) {

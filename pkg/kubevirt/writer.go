@@ -12,6 +12,7 @@ import (
 	kubevirtclient "kubevirt.io/client-go/kubevirt/typed/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
+	"github.com/drydock-dev/drydock/pkg/plan"
 )
 
 // Writer makes the few changes to virtual machines that maintenance needs. Writes to
@@ -27,7 +28,18 @@ func NewWriter(client kubevirtclient.KubevirtV1Interface) *Writer { return &Writ
 // Halt stops a VM and leaves record, run strategy and, where it will be restarted,
 // the marker in the same write. spec.running and spec.runStrategy exclude each other:
 // the one that the owner wrote is the one that is changed.
-func (w *Writer) Halt(ctx context.Context, vm *kubevirtv1.VirtualMachine, record *maintenance.VMRecord) error {
+//
+// vmi is the instance that the decision rests on. What has become of it since shows nowhere
+// in the VM: it is looked at once more, and answered with a conflict when it stands
+// otherwise than it was seen. An owner may have stopped the VM meanwhile, or moved it.
+func (w *Writer) Halt(ctx context.Context, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance, record *maintenance.VMRecord) error {
+	now, err := liveVMI(ctx, w.client, vmi.Namespace, vmi.Name, vmi.UID)
+	if err != nil {
+		return err
+	}
+	if now == nil || standingOf(now) != standingOf(vmi) {
+		return changed("virtualmachineinstances", vmi)
+	}
 	annotations := map[string]any{
 		maintenance.AnnotationVMRecord:    record.Encode(),
 		maintenance.AnnotationRunStrategy: record.RunStrategy,
@@ -86,10 +98,21 @@ func (w *Writer) patch(ctx context.Context, vm *kubevirtv1.VirtualMachine, annot
 	return nil
 }
 
-// CallStart calls the start subresource. KubeVirt answers 409 when the VM runs or a
-// start has been asked for already: both are what was wanted.
+// CallStart calls the start subresource. KubeVirt answers 409 when the VM runs, and 500
+// when a start has been asked for already, which is looked at before: both are what was
+// wanted. A VM that was halted meanwhile it would start by taking its strategy for Always:
+// a strategy other than the one that was seen is answered with a conflict.
 func (w *Writer) CallStart(ctx context.Context, vm *kubevirtv1.VirtualMachine) error {
-	err := w.client.VirtualMachines(vm.Namespace).Start(ctx, vm.Name, &kubevirtv1.StartOptions{})
+	now, err := liveVM(ctx, w.client, vm)
+	switch {
+	case err != nil:
+		return err
+	case now == nil || plan.RunStrategyOf(now) != plan.RunStrategyOf(vm):
+		return changed("virtualmachines", vm)
+	case len(now.Status.StateChangeRequests) > 0:
+		return nil
+	}
+	err = w.client.VirtualMachines(vm.Namespace).Start(ctx, vm.Name, &kubevirtv1.StartOptions{})
 	if err != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("start of VM %s/%s: %w", vm.Namespace, vm.Name, err)
 	}

@@ -60,7 +60,9 @@ type DeleteVMI struct {
 // Halt stops a VM and leaves the record, and the marker where it will be restarted,
 // in the same write.
 type Halt struct {
-	VM     *kubevirtv1.VirtualMachine
+	VM *kubevirtv1.VirtualMachine
+	// VMI is the instance that the decision rests on.
+	VMI    *kubevirtv1.VirtualMachineInstance
 	Record *maintenance.VMRecord
 }
 

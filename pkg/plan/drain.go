@@ -67,7 +67,7 @@ func (s *situation) stop(p *Plan, f *Fate) {
 		p.do(DeleteVMI{VMI: i.VMI})
 		return
 	}
-	p.do(Halt{VM: i.VM, Record: s.stopRecord(f)})
+	p.do(Halt{VM: i.VM, VMI: i.VMI, Record: s.stopRecord(f)})
 	f.Progress, f.Detail = ShuttingDown, fmt.Sprintf("is shutting down, up to %d s", i.grace())
 }
 

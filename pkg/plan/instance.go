@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -202,4 +203,15 @@ func RunStrategyOf(vm *kubevirtv1.VirtualMachine) kubevirtv1.VirtualMachineRunSt
 
 func halted(vm *kubevirtv1.VirtualMachine) bool {
 	return RunStrategyOf(vm) == kubevirtv1.RunStrategyHalted
+}
+
+// hasEnded reports a migration that is known to have ended.
+func (i *Instance) hasEnded(migration types.UID) bool {
+	return slices.ContainsFunc(i.Migrations, func(m *kubevirtv1.VirtualMachineInstanceMigration) bool { return m.UID == migration && m.IsFinal() })
+}
+
+// Migrates reports that a VMI shows a migration that has not ended.
+func Migrates(vmi *kubevirtv1.VirtualMachineInstance) bool {
+	state := vmi.Status.MigrationState
+	return state != nil && !state.Completed && !state.Failed
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -30,6 +31,16 @@ func TestAStopWaitsForWhatIsInProgress(t *testing.T) {
 		}, names: "is waiting for a volume migration to end"},
 		"a volume migration that has ended": {change: func(i *Instance) {
 			i.VMI.Status.Conditions = append(i.VMI.Status.Conditions, kubevirtv1.VirtualMachineInstanceCondition{Type: kubevirtv1.VirtualMachineInstanceVolumesChange, Status: corev1.ConditionFalse})
+		}},
+		"a migration that only the VMI shows yet": {change: func(i *Instance) {
+			i.VMI.Status.MigrationState = &kubevirtv1.VirtualMachineInstanceMigrationState{MigrationUID: "m"}
+		}, names: "is waiting for a migration to end"},
+		"a migration that has ended, which the VMI does not show yet": {change: func(i *Instance) {
+			i.VMI.Status.MigrationState = &kubevirtv1.VirtualMachineInstanceMigrationState{MigrationUID: "m"}
+			i.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{{ObjectMeta: metav1.ObjectMeta{UID: "m"}, Status: kubevirtv1.VirtualMachineInstanceMigrationStatus{Phase: kubevirtv1.MigrationFailed}}}
+		}},
+		"a migration that has ended": {change: func(i *Instance) {
+			i.VMI.Status.MigrationState = &kubevirtv1.VirtualMachineInstanceMigrationState{MigrationUID: "m", Completed: true}
 		}},
 	} {
 		for _, forced := range []bool{false, true} {

@@ -96,6 +96,9 @@ func (s *situation) obstruction(i *Instance) string {
 	switch {
 	case i.migration() != nil:
 		return fmt.Sprintf("is waiting for migration %s to end", i.migration().Name)
+	case Migrates(i.VMI) && !i.hasEnded(i.VMI.Status.MigrationState.MigrationUID):
+		// The VMI comes by another watch than its migrations, which may be behind.
+		return "is waiting for a migration to end"
 	case i.conditionTrue(kubevirtv1.VirtualMachineInstanceVolumesChange):
 		return "is waiting for a volume migration to end"
 	case vm == nil:

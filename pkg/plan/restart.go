@@ -94,7 +94,7 @@ func (s *situation) decideVM(v *StoppedVM, standing Standing) VMPlan {
 			return VMPlan{Wake: untilServed}
 		}
 		// A start request left over from before the stop is not a user.
-		return VMPlan{Actions: []Action{Halt{VM: v.VM, Record: record}}}
+		return VMPlan{Actions: []Action{Halt{VM: v.VM, VMI: v.VMI, Record: record}}}
 	case !halted(v.VM):
 		return s.takenOut(v, standing)
 	case record.Restart != maintenance.RestartNever && v.VM.Annotations[maintenance.AnnotationMarker] == "":
