@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,9 @@ func launchersOf(node string) metav1.ListOptions {
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	}
 }
+
+// lateAgain is when it is looked again for a VMI that is late, at the latest.
+const lateAgain = 10 * time.Second
 
 // unlag waits for a cache that is behind: launcher pods on the node whose VMI the snapshot
 // does not have make it pending, unless the VMI is gone. Each kind comes by a watch of its
@@ -44,6 +48,8 @@ func (g *Gatherer) unlag(ctx context.Context, s *plan.Snapshot, launchers []*cor
 			return fmt.Errorf("VMI of launcher %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		if exists {
+			// A VMI that has no node yet leads to none when it comes.
+			s.PendingAgain = lateAgain
 			s.Pending = fmt.Sprintf("VMI %s/%s, whose launcher is on the node, is", pod.Namespace, name)
 		}
 	}

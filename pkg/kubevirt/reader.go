@@ -214,6 +214,15 @@ func (r *Reader) StoppedVM(vm *kubevirtv1.VirtualMachine) (*plan.StoppedVM, erro
 		return nil, nil
 	}
 	v := &plan.StoppedVM{VM: vm, Record: record}
+	pods, err := r.Launchers(vm.Namespace, vm.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.UID == record.Stopped && !plan.PodFinal(pod) {
+			v.Launchers = append(v.Launchers, pod)
+		}
+	}
 	vmi, err := r.vmis.Get(vm.Namespace, vm.Name)
 	switch {
 	case err == nil:

@@ -12,8 +12,9 @@ import (
 // outside handles a node that is not in maintenance.
 func (s *situation) outside(p *Plan) {
 	validating := maintenance.PhaseOf(s.Node) == maintenance.PhaseValidating
+	_, known := s.Node.Annotations[maintenance.AnnotationRequestID]
 	switch {
-	case s.request.Wanted && validating:
+	case s.request.Wanted && validating && known:
 		p.Admit = true
 	case s.request.Wanted:
 		asked := "maintenance was requested" + byWord(s.request.By)
@@ -83,6 +84,7 @@ func Admit(snapshot *Snapshot) (*Plan, error) {
 		id = s.Node.Annotations[maintenance.AnnotationRequestID]
 	}
 	if s.Pending != "" {
+		s.wakePending(p)
 		// A check that is skipped for a moment would let pass what it is there to refuse.
 		p.Face = validatingFace(id, "the pre-checks wait until "+s.Pending+" known")
 		return p, nil

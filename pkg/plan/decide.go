@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,6 +136,7 @@ func (s *situation) engagedPhase(p *Plan) {
 	case s.Pending != "":
 		face.Message = "waiting until " + s.Pending + " known"
 		p.Face = face
+		s.wakePending(p)
 	case !p.WatchPods:
 		s.completed(p, face)
 	case s.record.Halted == "" && !s.record.Cordoned:
@@ -152,6 +154,12 @@ func (s *situation) engagedPhase(p *Plan) {
 			p.wake(limit - s.record.Elapsed(s.Now))
 		}
 		s.work(p, face)
+	}
+}
+
+func (s *situation) wakePending(p *Plan) {
+	if s.PendingAgain > 0 {
+		p.wake(s.PendingAgain)
 	}
 }
 
@@ -184,10 +192,27 @@ func (s *situation) work(p *Plan, face *Face) {
 	case face.Phase == maintenance.PhaseDraining && left.unsent == 0:
 		face.Phase = maintenance.PhaseEvacuating
 		p.tell(EventEvacuating, "nothing is left to evict: "+face.Message)
+	case face.Phase == maintenance.PhaseEvacuating && left.vms == 0 && left.pods == 0 && len(s.outliving()) > 0:
+		face.Message = "waiting for launchers of VMs that were stopped to end: " + names(s.outliving())
 	case face.Phase == maintenance.PhaseEvacuating && left.vms == 0 && left.pods == 0:
 		s.complete(p, face, left.returnedSentence())
 	}
 	p.Face = face
+}
+
+// outliving names launchers on the node that have outlived the VMI which was stopped: a
+// guest may run in them.
+func (s *situation) outliving() []string {
+	var list []string
+	for n := range s.Stopped {
+		for _, pod := range s.Stopped[n].Launchers {
+			if pod.Spec.NodeName == s.Name {
+				list = append(list, pod.Namespace+"/"+pod.Name)
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // complete starts the VMs that wait for the node to be empty, each once, and ends

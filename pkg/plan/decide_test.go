@@ -198,3 +198,16 @@ func TestForceThatIsThereAlreadyIsConsumedAndAnswered(t *testing.T) {
 		}
 	}
 }
+
+// Somebody has cleaned up annotations, of which one is what the admission knows a request
+// by.
+func TestARequestThatLostItsIDGetsAnother(t *testing.T) {
+	w := cluster(3, 1, false)
+	node := w.nodes["w1"]
+	node.Annotations[maintenance.AnnotationRequested] = "true"
+	w.pass("w1")
+	delete(node.Annotations, maintenance.AnnotationRequestID)
+	if p, err := Decide(w.snapshot("w1")); err != nil || p.Admit || p.Face == nil || p.Face.RequestID == "" || p.Face.Phase != maintenance.PhaseValidating {
+		t.Errorf("%+v, %v", p, err)
+	}
+}

@@ -228,6 +228,9 @@ func (s *situation) start(v *StoppedVM) VMPlan {
 		p.Waiting, p.Stuck = fmt.Sprintf("node %s is not Ready and may still run it", s.Name), true
 	case v.VMI != nil:
 		p.Waiting = "it is still shutting down"
+	case len(v.Launchers) > 0:
+		// Somebody has removed the VMI from under its guest.
+		p.Waiting = "pod " + v.Launchers[0].Name + " of its last run has not ended"
 	case v.VM.Status.RunStrategy != kubevirtv1.RunStrategyHalted:
 		// KubeVirt starts a RerunOnFailure VM only when it sees the change from Halted.
 		p.Waiting = "KubeVirt has not seen the stop yet"

@@ -48,6 +48,9 @@ type Snapshot struct {
 	// nothing. Nothing may be concluded from its absence in the snapshot. That something
 	// has become known brings new passes, see Controller.Reconsider.
 	Pending string
+	// PendingAgain is when to look again at what is pending, 0 where an event of it leads
+	// here in any case.
+	PendingAgain time.Duration
 	// ID is an id that nothing has; a new request gets it.
 	ID string
 	// Upgrade names a Harvester upgrade in progress; "" when there is none.
@@ -90,6 +93,9 @@ type StoppedVM struct {
 	Record *maintenance.VMRecord
 	// VMI is the instance of the VM's name; nil when there is none.
 	VMI *kubevirtv1.VirtualMachineInstance
+	// Launchers are those of the instance that was stopped which have not ended: it may
+	// still run, be its VMI gone.
+	Launchers []*corev1.Pod
 	// Volumes are the Longhorn volumes of the VM.
 	Volumes []Volume
 	// StartCalls counts calls of the start subresource by this process. LastTry is when it

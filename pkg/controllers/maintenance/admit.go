@@ -3,7 +3,6 @@ package maintenance
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,24 +42,29 @@ func (c *Controller) admit(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	errs := make([]error, len(verdicts))
+	errs, done := make([]error, len(verdicts)), make([]bool, len(verdicts))
 	workqueue.ParallelizeUntil(ctx, abreast, len(verdicts), func(n int) {
 		v := verdicts[n]
-		if missed[v.node.Name] {
-			// What its pass came for may be newer than the decision.
-			defer c.enqueueNode(v.node.Name)
-		}
 		if errs[n] = c.carryOut(ctx, v.node, v.plan); errs[n] == nil {
+			done[n] = true
 			c.Observer.Decided(v.plan)
-			return
-		}
-		if v.node.Name != name {
-			// Its own pass decides again, and tells what is wrong.
-			c.Nodes.EnqueueAfter(v.node.Name, time.Second)
-			errs[n] = nil
 		}
 	})
-	return errors.Join(errs...)
+	err = nil
+	for n, v := range verdicts {
+		switch {
+		case !done[n] && v.node.Name == name && errs[n] != nil:
+			err = errs[n]
+		case !done[n]:
+			// Its own pass decides again, and tells what is wrong. With many to carry out, the
+			// time of this one may have ended before it was its turn.
+			c.Nodes.EnqueueAfter(v.node.Name, time.Second)
+		case missed[v.node.Name]:
+			// What its pass came for may be newer than the decision.
+			c.enqueueNode(v.node.Name)
+		}
+	}
+	return err
 }
 
 // takeTurn decides, and returns which of the nodes that are decided about missed the turn.
@@ -145,11 +149,17 @@ func (c *Controller) judge(page *execute.Page, snapshots []*plan.Snapshot) (verd
 		if p.Face == nil {
 			continue
 		}
-		if record := p.Face.Record; record != nil {
-			if page.Grants[snapshot.Name].ID != record.ID {
-				page.Grants[snapshot.Name] = execute.Grant{UID: snapshot.Node.UID, ID: record.ID}
-				changed = true
-			}
+		switch record := p.Face.Record; {
+		case record == nil && granted[snapshot.Name]:
+			// Whoever granted it is gone, and it does not pass any more.
+			delete(page.Grants, snapshot.Name)
+			delete(granted, snapshot.Name)
+			changed = true
+		case record == nil:
+		case page.Grants[snapshot.Name].ID != record.ID:
+			page.Grants[snapshot.Name] = execute.Grant{UID: snapshot.Node.UID, ID: record.ID}
+			changed, granted[snapshot.Name] = true, true
+		default:
 			granted[snapshot.Name] = true
 		}
 		verdicts = append(verdicts, verdict{plan: p, node: snapshot.Node})

@@ -88,6 +88,33 @@ func said(verdicts []verdict) string {
 	return strings.Join(all, ", ")
 }
 
+// upgraded are two requests, of which something forbids the older one by now.
+type upgraded struct{ observed }
+
+func (upgraded) Asking(context.Context, func(*corev1.Node) bool) ([]*plan.Snapshot, error) {
+	all := asking(map[string]string{"cp1": "a", "cp3": "c"})
+	for _, s := range all {
+		if s.Name == "cp3" {
+			s.Upgrade = "v2"
+		}
+	}
+	return all, nil
+}
+
+// A grant by a manager that died before the node could show it, which does not pass any
+// more, is in nobody's way.
+func TestAGrantThatDoesNotPassAnyMoreIsDropped(t *testing.T) {
+	l := &ledger{grants: map[string]execute.Grant{"cp3": {UID: "uid-cp3", ID: "c"}}}
+	c := &Controller{Gatherer: upgraded{}, Ledger: l, Words: maintenance.Plain, Log: logrus.New()}
+	verdicts, err := c.grant(t.Context())
+	if err != nil || said(verdicts) != "cp3 Error, cp1 Draining" {
+		t.Errorf("decided %q, %v", said(verdicts), err)
+	}
+	if _, left := l.grants["cp3"]; left || len(l.grants) != 1 {
+		t.Errorf("the grants are %v", l.grants)
+	}
+}
+
 // Of requests that are decided about together, what is granted to the oldest counts for
 // the others, and all of it is written down at once.
 func TestRequestsAreDecidedAboutTogether(t *testing.T) {

@@ -149,6 +149,8 @@ func (c *Controller) touchedByPod(obj any) {
 	if name == "" {
 		return
 	}
+	// The VM of that name may wait for the pod to end.
+	c.VMs.EnqueueAfter(pod.Namespace, name, 0)
 	if vmi, err := c.VMIs.Get(pod.Namespace, name); err == nil {
 		for _, node := range plan.NodesOf(vmi) {
 			c.enqueueIfConcerned(node)

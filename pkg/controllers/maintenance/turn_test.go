@@ -2,7 +2,9 @@ package maintenance
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drydock-dev/drydock/pkg/execute"
 	"github.com/drydock-dev/drydock/pkg/maintenance"
@@ -114,6 +117,54 @@ func TestWhoMissesTheTurnIsBroughtBack(t *testing.T) {
 		}
 		if !c.admitting.take("cp3") {
 			t.Error("the turn is not given back")
+		}
+	})
+}
+
+// unanswered is an executor whose API server does not answer: each request ends with the
+// pass.
+type unanswered struct{ slowly }
+
+func (*unanswered) Node(ctx context.Context, _ *corev1.Node, _ *plan.Plan) (time.Duration, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// twelve nodes ask, more than are served at once.
+type twelve struct{ observed }
+
+func (twelve) Asking(context.Context, func(*corev1.Node) bool) ([]*plan.Snapshot, error) {
+	var nodes []*corev1.Node
+	for n := range 13 {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("w%02d", n), UID: types.UID(strconv.Itoa(n))}}
+		node.Annotations = map[string]string{maintenance.AnnotationRequested: "true", maintenance.AnnotationRequestID: strconv.Itoa(n)}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		nodes = append(nodes, node)
+	}
+	nodes[12].Annotations = nil // the last one stays
+	var snapshots []*plan.Snapshot
+	for _, node := range nodes[:12] {
+		snapshots = append(snapshots, &plan.Snapshot{Now: time.Now(), Name: node.Name, Node: node, Nodes: nodes})
+	}
+	return snapshots, nil
+}
+
+// A decision that was not carried out before the pass ended is not lost: its grant counts
+// for all others.
+func TestADecisionThatIsNotCarriedOutIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, s := &enqueued{}, &unanswered{slowly{read: make(chan struct{})}}
+		close(s.read)
+		c := &Controller{Nodes: nodes, Gatherer: twelve{}, Ledger: s, Executor: s, Observer: s, Pods: s, Words: maintenance.Plain, Log: logrus.New()}
+		ctx, cancel := context.WithTimeout(t.Context(), passLimit)
+		defer cancel()
+		if err := c.admit(ctx, "w00"); err == nil {
+			t.Error("its own node's failure is not told")
+		}
+		for n, asked := 1, nodes.taken(); n < 12; n++ {
+			if want := fmt.Sprintf("w%02d after 1s", n); !slices.Contains(asked, want) {
+				t.Errorf("%s is not looked at again: %v", want, asked)
+			}
 		}
 	})
 }
