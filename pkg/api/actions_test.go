@@ -109,6 +109,20 @@ func TestNothingIsAllowedThatNobodyHasLookedAt(t *testing.T) {
 	}
 }
 
+// A watch that is a moment behind is no news for a front-end.
+func TestAWatchThatIsBehindIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w, h := newWorld(t, node("w1"), node("w2"))
+	w.late = 1
+	if response, text := ask(t, h, "editor", http.MethodPost, nodes+"w1?action=enableMaintenanceMode", ""); response.StatusCode != http.StatusNoContent || len(w.patches) != 1 {
+		t.Errorf("answered %d %q, and wrote %s", response.StatusCode, text, w.written())
+	}
+	w.late = 1000
+	if response, text := ask(t, h, "editor", http.MethodPost, nodes+"w1?action=enableMaintenanceMode", ""); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "VMI ns/a") || len(w.patches) != 1 {
+		t.Errorf("answered %d %q, and wrote %s", response.StatusCode, text, w.written())
+	}
+}
+
 // While Drydock is idle a node that it has not engaged is Harvester's: only Harvester's own
 // Disable starts the VMs that it has stopped.
 func TestWhileIdleHarvestersMaintenanceIsItsOwn(t *testing.T) {

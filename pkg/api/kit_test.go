@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,8 @@ type world struct {
 	// errors are answered to writes, one after the other.
 	errors  []error
 	pending string
+	// late is how often a VMI is not known yet.
+	late    int
 	idle    string
 	nodeSet *feed.Feed
 	// managed says whether somebody manages the machines, and refusals what keeps power from
@@ -137,6 +140,10 @@ func (w *world) Live(_ context.Context, name string) (*plan.Snapshot, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &plan.Snapshot{Name: name, Node: w.nodes[name], Pending: w.pending}
+	if w.late > 0 {
+		w.late--
+		s.Pending, s.PendingAgain = "VMI ns/a, whose launcher is on the node, is", time.Second
+	}
 	for _, n := range w.nodes {
 		s.Nodes = append(s.Nodes, n)
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/drydock-dev/drydock/pkg/maintenance"
 	"github.com/drydock-dev/drydock/pkg/plan"
@@ -103,13 +105,25 @@ func (s *server) admissible(ctx context.Context, node *corev1.Node, force bool) 
 	return nil
 }
 
+// A watch that is behind is waited for, so long as whoever asks would wait.
+const (
+	lateAgain    = 500 * time.Millisecond
+	latePatience = 5 * time.Second
+)
+
 // observe takes a fresh snapshot, and fails while something is installed and not known yet:
 // what nobody has looked at refuses nothing.
-func (s *server) observe(ctx context.Context, name string) (*plan.Snapshot, error) {
-	snapshot, err := s.Observer.Live(ctx, name)
+func (s *server) observe(ctx context.Context, name string) (snapshot *plan.Snapshot, err error) {
+	err = wait.PollUntilContextTimeout(ctx, lateAgain, latePatience, true, func(ctx context.Context) (bool, error) {
+		var err error
+		snapshot, err = s.Observer.Live(ctx, name)
+		return err == nil && snapshot.PendingAgain == 0, err
+	})
 	switch {
-	case err != nil:
+	case err != nil && !wait.Interrupted(err):
 		return nil, err
+	case snapshot == nil:
+		return nil, fmt.Errorf("node %s: %w", name, err)
 	case snapshot.Node == nil:
 		return nil, problemf(http.StatusNotFound, "node %q does not exist", name)
 	case snapshot.Pending != "":
