@@ -36,19 +36,6 @@ func launcherOf(t *testing.T, c *cluster.Cluster, namespace, vm string) string {
 	return ""
 }
 
-// awaitSeen returns when the manager has seen the VMI as it is now: it copies to the
-// launcher a label that was put on afterwards. The news of a VMI and those of a Node come
-// to it in two streams, either of which may be late.
-func awaitSeen(t *testing.T, c *cluster.Cluster, namespace, vmi string) {
-	t.Helper()
-	label := map[string]string{"harvesterhci.io/seen": "now"}
-	operator.Patch(t, map[string]any{"metadata": map[string]any{"labels": label}}, func(ctx context.Context, raw []byte) error {
-		_, err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(namespace).Patch(ctx, vmi, types.MergePatchType, raw, metav1.PatchOptions{})
-		return err
-	})
-	awaitPodLabels(t, c, namespace, launcherOf(t, c, namespace, vmi), label)
-}
-
 // evictionsOf are the manager's requests that would remove a pod: evictions and plain
 // deletions.
 func evictionsOf(requests []cluster.Request, namespace, pod string) []cluster.Request {

@@ -67,7 +67,7 @@ func TestAPausedVMMovesPausedAndAStoppedOneRunsAgain(t *testing.T) {
 	for _, name := range []string{"moves", "plain", "stops"} {
 		operator.AnnotateVMI(t, c, ns, name, map[string]string{"sim.drydock.dev/paused": "true"})
 		c.AwaitVMI(t, ns, name, "the VM is paused", paused)
-		awaitSeen(t, c, ns, name)
+		operator.AwaitSeen(t, c, ns, name)
 	}
 
 	operator.Request(t, c, host)

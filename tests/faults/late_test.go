@@ -31,7 +31,14 @@ func TestVMIsThatAreKnownLateAreWaitedFor(t *testing.T) {
 		c.VM(ns, "moves").On(host).PinnedTo(pool).Annotate("sim.drydock.dev/migration-seconds", "never"))
 	operator.Request(t, c, host)
 	operator.AwaitMessage(t, c, host, "the pre-checks wait until VMI "+ns+"/", "whose launcher is on the node, is known")
+	// Taken back, since what is known of a VMI while the news come in may be of its first
+	// moments.
+	operator.Annotate(t, c, host, map[string]string{maintenance.AnnotationRequested: ""})
+	operator.AwaitOut(t, c, host)
 	deliver()
+	operator.AwaitSeen(t, c, ns, "stuck")
+	operator.AwaitSeen(t, c, ns, "moves")
+	operator.Request(t, c, host)
 	operator.AwaitMessage(t, c, host, "refused", ns+"/stuck cannot be live-migrated")
 
 	operator.Relabel(t, c, ns, "stuck", "ShutdownAndRestartAfterDisable")
@@ -57,4 +64,36 @@ func TestVMIsThatAreKnownLateAreWaitedFor(t *testing.T) {
 	if err != nil || len(list.Items) != 2 {
 		t.Errorf("%d migrations of Drydock's own (%v), want one of each VM that moves", len(list.Items), err)
 	}
+}
+
+// What its owner does to a VM shows in its VMI alone, which the manager does not know yet:
+// the stop is not written over it, and the VM is not started on leaving.
+func TestAVMThatItsOwnerStoppedUnseenStaysOff(t *testing.T) {
+	c := cluster.For(t)
+	p := newProxy(t, c)
+	ns, host := c.Namespace(t), c.Pool(t, 2).Host(0)
+	m := manager.Start(t, p.kubeconfig, "--leader-elect=false")
+	t.Cleanup(m.Kill)
+	c.VM(ns, "a").On(host).RunStrategy(virtv1.RunStrategyRerunOnFailure).Strategy("ShutdownAndRestartAfterDisable").Create(t)
+	operator.AwaitSeen(t, c, ns, "a")
+
+	deliver := p.delay()
+	t.Cleanup(deliver)
+	history := c.RecordVM(t, ns, "a")
+	if err := c.KubeVirt.KubevirtV1().VirtualMachines(ns).Stop(t.Context(), "a", &virtv1.StopOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.AwaitNoVMI(t, ns, "a")
+	operator.Request(t, c, host)
+	operator.AwaitMessage(t, c, host, "1 of 1 VMs left")
+	deliver()
+	operator.AwaitPhase(t, c, host, maintenance.PhaseCompleted)
+	operator.Leave(t, c, host)
+	operator.AwaitOut(t, c, host)
+	for _, vm := range history.To(t, operator.GetVM(t, c, ns, "a")) {
+		if operator.HasMarker(vm) || *vm.Spec.RunStrategy != virtv1.RunStrategyRerunOnFailure {
+			t.Fatalf("its owner had stopped it, and it has marker %q and run strategy %s", operator.Marker(vm), *vm.Spec.RunStrategy)
+		}
+	}
+	c.AwaitNoVMI(t, ns, "a")
 }

@@ -72,6 +72,30 @@ func AnnotateVMI[V any](t *testing.T, c *cluster.Cluster, namespace, name string
 	})
 }
 
+// AwaitSeen returns when the manager knows a VMI as it is now: it copies to the launcher a
+// label that is put on for that. The news of a VMI and those of a Node come to it in two
+// streams, either of which may be late.
+func AwaitSeen(t *testing.T, c *cluster.Cluster, namespace, vmi string) {
+	t.Helper()
+	const label = "harvesterhci.io/seen"
+	var uid types.UID
+	Patch(t, map[string]any{"metadata": map[string]any{"labels": map[string]any{label: "now"}}}, func(ctx context.Context, raw []byte) error {
+		now, err := c.KubeVirt.KubevirtV1().VirtualMachineInstances(namespace).Patch(ctx, vmi, types.MergePatchType, raw, metav1.PatchOptions{})
+		if err != nil {
+			return err
+		}
+		uid = now.UID
+		return nil
+	})
+	c.Eventually(t, "the label is copied to the launcher", func(ctx context.Context) error {
+		pods, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label + "=now," + virtv1.CreatedByLabel + "=" + string(uid)})
+		if err == nil && len(pods.Items) == 0 {
+			err = errors.New("no launcher has it")
+		}
+		return err
+	})
+}
+
 // Request asks for maintenance.
 func Request(t *testing.T, c *cluster.Cluster, node string) {
 	t.Helper()
